@@ -2,35 +2,26 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Keep compiled bytecode; otherwise every test process would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install browser pgbouncer demo test test-fast check format chaos soak audit conformance docs bench clean
+.PHONY: install browser pgbouncer demo test test-fast check format chaos soak audit conformance bench clean
 
 install: $(STAMP)
 
-# aaiclick without test tools. Bytecode is compiled on first use: two thirds of it would never be used.
-$(RUNTIME): pyproject.toml
+$(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "aaiclick needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo 'Installing aaiclick into $(VENV): about 1 GB, including two database servers.'
-	@start=$$(date +%s); $(BIN)/python -m pip install --quiet --no-compile --editable . && \
-	  echo "Installed in $$(($$(date +%s) - start)) s; $(VENV) has $$(du -sm $(VENV) | cut -f1) MB."
-	@touch $(RUNTIME)
-
-# Test tools in the same environment.
-$(STAMP): $(RUNTIME)
-	@echo 'Installing the test tools into $(VENV): about 0.8 GB.'
-	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
+	@echo 'Installing into $(VENV); this takes about two minutes and includes two database servers.'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $(STAMP)
 
-# A shop on embedded servers with their own data; on a terminal the web UI stays until Ctrl-C.
-demo: $(RUNTIME)
-	$(BIN)/aaiclick demo
+# Uses its own AAICLICK_HOME, so that no existing data is touched.
+demo: install
+	AAICLICK_HOME="$(CURDIR)/$(VENV)/demo/home" AAICLICK_LOG_DIR="$(CURDIR)/$(VENV)/demo/logs" $(BIN)/python examples/demo.py
 
 # Requirements of the web UI tests: Chromium, and axe-core for accessibility checks.
 AXE := $(VENV)/axe/node_modules/axe-core/axe.min.js
@@ -92,12 +83,6 @@ CHAINS ?= 10000
 conformance: install
 	$(BIN)/python -m tests.integration.data.chains --chains $(CHAINS)
 	AAICLICK_EXHAUSTIVE=1 $(BIN)/python -m pytest -q tests/integration/engine/test_interleavings.py
-
-# The documentation site in build/site; any warning, such as a dead link, is an error.
-docs: $(RUNTIME)
-	$(BIN)/python -m pip install --quiet --no-compile --editable '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	cp docs/llms.txt build/site/
 
 bench: install
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import ApiModel, Arguments, Name, RequestModel, Snowflake
+from aaiclick.api.field_types import Arguments, Name, RequestModel, Snowflake
 
 
 class SendEventRequest(RequestModel):
@@ -20,6 +20,6 @@ class SendEventRequest(RequestModel):
     )
 
 
-class SentEvent(ApiModel):
+class SentEvent(BaseModel):
     id: Snowflake
     ended_waits: int = Field(description="Tasks that waited for it and go on")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pydantic import BaseModel
+
 from aaiclick._version import __version__
-from aaiclick.api.field_types import ApiModel
 
 
-class LivenessResponse(ApiModel):
+class LivenessResponse(BaseModel):
     """The process responds."""
 
     status: str = "ok"
     version: str = __version__
 
 
-class CheckResult(ApiModel):
+class CheckResult(BaseModel):
     """Result of one check."""
 
     name: str
@@ -21,7 +22,7 @@ class CheckResult(ApiModel):
     detail: str
 
 
-class HealthResponse(ApiModel):
+class HealthResponse(BaseModel):
     """Whether every check passed (`ok`), and the result of each."""
 
     ok: bool

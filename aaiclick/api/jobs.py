@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from aaiclick.api.field_types import (
     MAX_ITEMS,
-    ApiModel,
     Arguments,
     Entrypoint,
     JobState,
@@ -52,8 +51,6 @@ class JobRequest(RequestModel):
     groups: Annotated[list[JobGroupRequest], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
     timeout_seconds: Seconds | None = None
     idempotency_key: Key | None = None
-    tags: dict[Name, Name] = Field(default_factory=dict, examples=[{"team": "finance"}])
-    owner: Name | None = None
 
     @model_validator(mode="after")
     def _check_exactly_one_form(self) -> JobRequest:
@@ -64,32 +61,13 @@ class JobRequest(RequestModel):
         return self
 
 
-class RerunRequest(RequestModel):
-    """Arguments that replace those of the job's call."""
-
-    arguments: Arguments = Field(default_factory=dict)
-
-
-class ReleasedTablesResponse(ApiModel):
+class ReleasedTablesResponse(BaseModel):
     """The number of released tables."""
 
     tables: int
 
 
-class JobTreeNode(ApiModel):
-    """A job of a tree of child jobs; `depth` counts from the job that was asked for."""
-
-    id: Snowflake
-    parent_job_id: Snowflake | None
-    parent_task_id: Snowflake | None
-    depth: int
-    name: str
-    status: JobState
-    created_at: datetime
-    completed_at: datetime | None
-
-
-class Job(ApiModel):
+class Job(BaseModel):
     id: Snowflake
     name: str
     status: JobState
@@ -97,8 +75,6 @@ class Job(ApiModel):
     open_tasks: int
     failed_tasks: int
     cancelled_tasks: int
-    parent_job_id: Snowflake | None = Field(description="Job of the task that submitted this one as its child")
-    parent_task_id: Snowflake | None
     timeout_seconds: float | None
     created_at: datetime
     started_at: datetime | None
@@ -109,16 +85,10 @@ class Job(ApiModel):
     paused_at: datetime | None
     schedule: str | None = Field(default=None, description="Name of the schedule that started it")
     nominal_at: datetime | None = Field(default=None, description="Nominal time of a scheduled run")
-    entrypoint: str | None = Field(default=None, description="The @job that was called, if it is known")
-    tags: dict[str, str] = Field(default_factory=dict)
-    owner: str | None = None
-    code_versions: list[str] | None = Field(
-        default=None, description="Versions of the code that ran its first 1,000 tasks; only of a single job"
-    )
     error: str | None
 
 
-class GroupProgress(ApiModel):
+class GroupProgress(BaseModel):
     """Progress of a group of a job; the group "" has the tasks without a group.
 
     Rows and seconds are those of finished chunks.
@@ -134,7 +104,7 @@ class GroupProgress(ApiModel):
     seconds: float | None
 
 
-class JobResult(ApiModel):
+class JobResult(BaseModel):
     """The result of a task as text: its value, or the first rows of its table."""
 
     task_id: Snowflake
@@ -142,7 +112,7 @@ class JobResult(ApiModel):
     value: str
 
 
-class JobEvent(ApiModel):
+class JobEvent(BaseModel):
     """An event of a job's history."""
 
     at: datetime

@@ -5,19 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
-from aaiclick.api.field_types import (
-    MAX_ITEMS,
-    ApiModel,
-    Arguments,
-    Entrypoint,
-    JobState,
-    Name,
-    RequestModel,
-    Seconds,
-    Snowflake,
-)
+from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, JobState, Name, RequestModel, Seconds, Snowflake
 from aaiclick.api.tasks import TaskOptionFields
 
 ScheduleName = Annotated[
@@ -59,7 +49,7 @@ class ScheduleRequest(RequestModel):
         return self
 
 
-class Schedule(ApiModel):
+class Schedule(BaseModel):
     """A schedule; `state` is "missing" if the module that declared it no longer does."""
 
     id: Snowflake
@@ -89,7 +79,7 @@ class Schedule(ApiModel):
     updated_at: datetime
 
 
-class ScheduleRun(ApiModel):
+class ScheduleRun(BaseModel):
     """A job of a schedule."""
 
     id: Snowflake
@@ -131,7 +121,7 @@ class SyncSchedulesRequest(RequestModel):
     dry_run: bool = False
 
 
-class SyncSchedulesResponse(ApiModel):
+class SyncSchedulesResponse(BaseModel):
     """Names of schedules by what was done, or would be done."""
 
     added: list[str]

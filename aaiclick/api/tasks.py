@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, Field
 
 from aaiclick.api.field_types import (
     MAX_ITEMS,
-    ApiModel,
     Arguments,
     Entrypoint,
     Key,
@@ -45,11 +44,6 @@ class TaskOptionFields(RequestModel):
         "and the others were skipped (any), or when all have ended (ended) and one has failed (failed)",
     )
 
-    repeatable: bool = Field(
-        default=False,
-        description="Without retries: an attempt that was interrupted, as by the death of its worker, runs again",
-    )
-
     def to_options(self) -> TaskOptions:
         values = {name: getattr(self, name) for name in TaskOptionFields.model_fields}
         if self.retry_policy is not None:
@@ -66,13 +60,6 @@ class TaskRequest(TaskOptionFields):
     payload: Arguments = Field(default_factory=dict, examples=[{"to": "ada@example.org"}])
     entrypoint: Entrypoint | None = None
     idempotency_key: Key | None = None
-    debounce: Annotated[str, StringConstraints(max_length=50)] | None = Field(
-        default=None,
-        examples=["30s"],
-        description="Wait that long; a later item with its key replaces the payload",
-    )
-    debounce_key: Key | None = None
-    debounce_merge: bool = Field(default=False, description="Merge the payloads instead of replacing them")
 
 
 class EnqueueRequest(RequestModel):
@@ -81,7 +68,7 @@ class EnqueueRequest(RequestModel):
     items: Annotated[list[TaskRequest], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-class CancelResponse(ApiModel):
+class CancelResponse(BaseModel):
     """Outcome of a cancellation.
 
     `cancelled`: it is over. `requested`: a worker still runs it, and it will end as cancelled whatever that worker
@@ -91,7 +78,7 @@ class CancelResponse(ApiModel):
     outcome: Cancellation
 
 
-class Task(ApiModel):
+class Task(BaseModel):
     id: Snowflake
     job_id: Snowflake | None
     group_id: Snowflake | None
@@ -116,14 +103,13 @@ class Task(ApiModel):
     error_fingerprint: str | None
 
 
-class Attempt(ApiModel):
+class Attempt(BaseModel):
     """An attempt that did not succeed."""
 
     attempt: int
     outcome: str
     charged: bool
     worker_id: Snowflake | None
-    code_version: str | None = Field(description="Version of the code that ran")
     claimed_at: datetime | None
     started_at: datetime | None
     ended_at: datetime
@@ -140,18 +126,17 @@ class TaskDetail(Task):
     lease_expires_at: datetime | None
     idempotency_key: str | None
     concurrency_key: str | None
-    code_version: str | None = Field(description="Version of the code of its last worker")
     attempts: list[Attempt]
 
 
-class WaitReason(ApiModel):
+class WaitReason(BaseModel):
     """One reason why a task does not run."""
 
     code: str
     text: str
 
 
-class TaskLog(ApiModel):
+class TaskLog(BaseModel):
     """A part of a task's log."""
 
     text: str

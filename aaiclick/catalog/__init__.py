@@ -10,7 +10,6 @@
 - `execution`: runs a definition in a task and publishes its rows
 - `range_registration`: registers versions of a dataset by range of positions
 - `datasets`: queries over datasets by name, and their lineage
-- `freshness`: states of datasets with a freshness policy, and the causes of delays
 - `task_summary`: summaries of the outputs of a task
 - `visibility`: hides DAGs and tasks of datasets that a reader's roles do not allow
 - `errors`: errors of the catalogue

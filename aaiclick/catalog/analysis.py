@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from aaiclick.catalog.dags import load
-from aaiclick.catalog.dags.findings import Finding
 from aaiclick.catalog.dags.model import Dag
+from aaiclick.catalog.dags.validation import Finding
 from aaiclick.catalog.errors import Problem
 from aaiclick.catalog.queries import select_parser, table_rewrite
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable, PreparedQuery, QueryLimits

@@ -6,7 +6,6 @@
 - `servers`: separate PostgreSQL and ClickHouse servers, and workers
 - `tcp_proxy`: the network between them, with latency, black holes and resets
 - `load_clients`: clients that submit work and retry until it is acknowledged
-- `approvers`: people who decide the approvals of the load
 - `tasks`: the task functions
 - `dag_workload`: a reactive DAG, and the expected content of its datasets
 - `fault_schedule`: times of faults, derived from a seed

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.chaos import history, oracle
-from aaiclick.chaos.approvers import DECISIONS
 from aaiclick.chaos.dag_workload import find_differences
-from aaiclick.chaos.history import STEPS, UNDONE_STEPS, AttemptEvent
+from aaiclick.chaos.history import AttemptEvent
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, JOB_NAME
 from aaiclick.chaos.recovery_times import explain_recoveries, find_recoveries
 from aaiclick.chaos.result import MAX_RECOVERY_SECONDS, CheckResult
@@ -81,11 +80,6 @@ async def check_run(connection: Connection, clickhouse: Client, directory: Path)
     oracle.check_attempts(result, events_by_task, rows)
     oracle.check_order(result, records, events_by_task, rows)
     oracle.check_times(result, records, events_by_task)
-    oracle.check_sagas(result, history.read_events(directory, STEPS), history.read_events(directory, UNDONE_STEPS))
-    decided = {row["id"]: row["decided_by"] for row in await connection.fetch(DECIDED)}
-    oracle.check_decisions(result, history.read_events(directory, DECISIONS), decided)
-    for row in await connection.fetch(CHILDREN):
-        result.duplicated.append(f"task {row['id']} has {row['children']} child jobs, {row['completed']} completed")
     result.ends = sorted(event.at for events in events_by_task.values() for event in events if event.event == "end")
     faults = history.read_events(directory, "faults")
     result.recoveries, result.faulted_again = await find_recoveries(connection, events_by_task, faults)
@@ -118,15 +112,8 @@ async def find_violations(connection: Connection, clickhouse: Client) -> list[st
 TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
 JOBS = """
     SELECT id, org_id::text, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1) + 1)) AS key
-    FROM jobs WHERE parent_task_id IS NULL
+    FROM jobs
 """
-CHILDREN = """
-    SELECT t.id, count(j.id) AS children, count(j.completed_at) AS completed
-    FROM tasks t LEFT JOIN jobs j ON j.parent_task_id = t.id AND j.org_id = t.org_id
-    WHERE t.type = 'aaiclick.chaos.tasks.submit_child' AND t.status = 'COMPLETED'
-    GROUP BY t.id HAVING count(j.id) <> 1 OR count(*) FILTER (WHERE j.status = 'COMPLETED') <> 1
-"""
-DECIDED = "SELECT id, decided_by FROM approvals"
 TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
 TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
 EARLY = """

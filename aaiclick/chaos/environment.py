@@ -16,7 +16,6 @@ from uuid import UUID
 import psutil
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.chaos.approvers import decide_approvals
 from aaiclick.chaos.checker import TRIGGERS
 from aaiclick.chaos.dag_workload import DAG, DAG_NAME, DEFINITIONS
 from aaiclick.chaos.history import record_event
@@ -120,9 +119,7 @@ class ChaosEnvironment:
             route = await Route.make(self.servers, data=False)
             await route.add("server", TcpProxy(("127.0.0.1", self.server.port)))
             self.clients.append(LoadClient(number, rng, route, self.history, orgs, self._limiter, self._key))
-        approvers = decide_approvals(self.servers.postgres, orgs, self.history)
-        background = (self._supervise_programs(), self._count_backlog(), approvers)
-        self._background = [asyncio.create_task(coroutine) for coroutine in background]
+        self._background = [asyncio.create_task(self._supervise_programs()), asyncio.create_task(self._count_backlog())]
 
     async def _make_orgs(self, connection: Connection) -> list[UUID]:
         return [(await create_org(connection, name=f"Org {n}", slug=f"org{n}")).id for n in range(1, ORGS)]

@@ -15,8 +15,6 @@ from typing import Any
 
 PRINTED_LINES = "printed"
 """File of the lines that tasks have printed."""
-STEPS, UNDONE_STEPS = "steps", "undone"
-"""Files of the steps of sagas that ran, and that were undone."""
 
 _files: dict[tuple[str, int], int] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any
 
 from aaiclick.chaos.history import AttemptEvent
@@ -163,26 +163,3 @@ def check_order(
             began = [event.at for event in events_by_task.get(dependent, ()) if event.event == "begin"]
             if began and (not ended or min(began) < max(ended)):
                 result.disordered.append(f"task {dependent} began before task {predecessor} had ended")
-
-
-def check_decisions(result: CheckResult, records: list[dict[str, Any]], decided: dict[int, str | None]) -> None:
-    """Check that exactly one decision of each approval was accepted, and that it is the recorded one."""
-    accepted: dict[int, set[str]] = defaultdict(set)
-    for record in records:
-        accepted[record["approval"]].add(record["by"])
-    for approval_id, people in accepted.items():
-        if len(people) > 1:
-            result.accepted_twice.append(f"approval {approval_id} was decided by {' and '.join(sorted(people))}")
-        elif decided.get(approval_id) not in people:
-            result.lost.append(
-                f"the decision of approval {approval_id} by {people} is lost: {decided.get(approval_id)}"
-            )
-
-
-def check_sagas(result: CheckResult, steps: list[dict[str, Any]], undone: list[dict[str, Any]]) -> None:
-    """Check that the steps of each saga were undone, the last one first."""
-    for key in {record["key"] for record in steps}:
-        order = list(dict.fromkeys(record["number"] for record in undone if record["key"] == key))
-        ran = {record["number"] for record in steps if record["key"] == key}
-        if order != sorted(ran, reverse=True):
-            result.disordered.append(f"the steps {sorted(ran)} of the saga {key} were undone as {order}")

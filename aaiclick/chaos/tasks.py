@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from aaiclick.chaos.history import PRINTED_LINES, STEPS, UNDONE_STEPS, record_attempt, record_event
+from aaiclick.chaos.history import PRINTED_LINES, record_attempt, record_event
 from aaiclick.data import Object, create_object_from_value
-from aaiclick.orchestration import Branch, Job, PermanentError, Task, create_job, get_current_context
+from aaiclick.orchestration import PermanentError, Task, get_current_context
 from aaiclick.orchestration.task_context import current_scope
 from aaiclick.orchestration.worker.logs import current_log
 
@@ -101,36 +101,6 @@ async def add_tasks(history: str, width: int) -> None:
         assert scope.job_id is not None  # noqa: S101
         tasks = [Task(f"{__name__}.plain", {"history": history}) for _ in range(width)]
         await context.apply(tasks, scope.job_id)
-
-
-async def choose_branch(history: str) -> Branch:
-    """Choose the dependent `plain`; the others are skipped."""
-    with _record_attempt(history):
-        return Branch("plain")
-
-
-async def submit_child(history: str, key: str) -> Job:
-    """Submit a child job, and wait for it without a worker."""
-    with _record_attempt(history):
-        return await create_job(f"child {key}", Task(f"{__name__}.plain", {"history": history}))
-
-
-async def run_step(history: str, key: str, number: int) -> int:
-    """A step of a saga."""
-    with _record_attempt(history):
-        record_event(Path(history), STEPS, key=key, number=number)
-        return number
-
-
-async def undo_step(history: str, key: str, result: int) -> None:
-    """Undo a step of a saga."""
-    with _record_attempt(history):
-        record_event(Path(history), UNDONE_STEPS, key=key, number=result)
-
-
-async def fail_finally(history: str) -> None:
-    with _record_attempt(history):
-        raise PermanentError("The last step fails, on purpose.")
 
 
 def sell(event: dict[str, Any]) -> list[dict[str, Any]]:

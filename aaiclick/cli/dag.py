@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from itertools import islice
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aaiclick.api.dags import BackfillStep, DeployResponse
+from aaiclick.catalog.dags.load import load_dag_file
 from aaiclick.catalog.errors import DeployError
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import error_headline, format_duration, format_time
@@ -26,13 +26,12 @@ from aaiclick.cli.output import (
     select_fields,
 )
 from aaiclick.cli.tasks import task_json
+from aaiclick.cli.watch import wait_for_job
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
-    from aaiclick.api.jobs import Job
     from aaiclick.api.tasks import Task
-    from aaiclick.catalog.dags.model import Dag
     from aaiclick.client.endpoints import SyncEndpoints
 
 MAX_TASKS = 1_000
@@ -43,24 +42,15 @@ FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
 
 @click.group()
 def dag() -> None:
-    """Validate, diff, deploy, run and roll back DAGs.
-
-    \b
-    aaiclick dag validate orders.yaml
-    aaiclick dag deploy orders.yaml
-    aaiclick dag run orders
-    """
+    """Validate, diff, deploy, run and roll back DAGs."""
 
 
 @dag.command("validate")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def validate_files(files: tuple[Path, ...]) -> None:
-    """Validate DAG files; needs no database.
-
-    Functions of python definitions are checked if their modules can be imported here.
-    """
+    """Validate DAG files; needs no database."""
     for file in files:
-        dag_file = _load_checked(file)
+        dag_file = load_dag_file(file)
         print_message(f"{file} is valid: DAG {dag_file.name}, {len(dag_file.jobs)} jobs.")
 
 
@@ -109,7 +99,7 @@ def _finish_deploy(operations: SyncEndpoints, done: DeployResponse, text: str, f
     """Wait until the new datasets are filled and the version serves with datasets that are up to date."""
     if done.job_id is not None:
         print_message(f"Job {done.job_id} fills the new datasets; the previous version keeps serving meanwhile.")
-        ended = _wait_for_job(operations, done.job_id)
+        ended = wait_for_job(operations, done.job_id)
         if ended.status != JobStatus.COMPLETED:
             raise DeployError(
                 f"The new datasets are not filled: job {done.job_id} is {ended.status}. "
@@ -121,7 +111,7 @@ def _finish_deploy(operations: SyncEndpoints, done: DeployResponse, text: str, f
         done = done.model_copy(update=changed | {"job_id": finished.job_id or done.job_id})
     if done.catch_up_id is not None:
         print_message(f"Version {done.hash[:12]} is serving; job {done.catch_up_id} brings its datasets up to date.")
-        status = _wait_for_job(operations, done.catch_up_id).status
+        status = wait_for_job(operations, done.catch_up_id).status
         if status != JobStatus.COMPLETED:
             raise DeployError(
                 f"Version {done.hash[:12]} is serving, but its datasets are not up to date: job {done.catch_up_id} "
@@ -232,7 +222,7 @@ def run_dag(name: str, job: str | None, data: str | None, org: str, output: str)
     with open_operations(org) as operations:
         job_id = operations.run_dag(name, job, payload).id
         print_message(f"Job {job_id} started.")
-        ended = _wait_for_job(operations, job_id)
+        ended = wait_for_job(operations, job_id)
         print_message(f"Job {job_id}: {ended.status}, {ended.total_tasks} tasks.")
         tasks = list(islice(operations.list_tasks(job_id), MAX_TASKS))
     if output == "json":
@@ -318,36 +308,5 @@ def resume_dag(name: str, org: str) -> None:
 
 def _read_checked(file: Path) -> str:
     """Validate a DAG file and return its text, so that errors are reported before connecting to a database."""
-    _load_checked(file)
+    load_dag_file(file)
     return file.read_text(encoding="utf-8-sig")
-
-
-def _load_checked(file: Path) -> Dag:
-    """Load a DAG file, and check the functions of its definitions that can be imported here."""
-    dag_file: Dag = importlib.import_module("aaiclick.catalog.dags.load").load_dag_file(file)  # slow import: sqlglot
-    if any(definition.operator == "python" for definition in dag_file.jobs):
-        functions = importlib.import_module("aaiclick.cli.dag_functions")  # slow import: pyarrow
-        functions.check_python_functions(file, dag_file)
-    return dag_file
-
-
-@dag.command("ls")
-@org_option
-@output_option
-def list_dags(org: str, output: str) -> None:
-    """List DAGs with the versions that serve."""
-    with open_operations(org) as operations:
-        versions = operations.list_dag_versions(None)
-    rows: dict[str, Row] = {}
-    for version in versions:
-        row = rows.setdefault(version.dag, {"dag": version.dag, "version": "", "serving since": "", "versions": 0})
-        row["versions"] += 1
-        if version.serving_since is not None:
-            row |= {"version": version.hash[:12], "serving since": format_time(version.serving_since)}
-    records = [{name.replace(" ", "_"): value for name, value in row.items()} for row in rows.values()]
-    hint = "No DAGs found. Deploy one with: aaiclick dag deploy FILE"
-    print_records(records if output == "json" else list(rows.values()), output, empty_message=hint)
-
-
-def _wait_for_job(operations: SyncEndpoints, job_id: int) -> Job:
-    return importlib.import_module("aaiclick.cli.watch").wait_for_job(operations, job_id)  # slow import: the worker

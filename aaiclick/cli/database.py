@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from aaiclick.store.connections import Connection
 
 T = TypeVar("T")
-
-MAX_HEADLINE = 300
 
 
 def with_database(operation: Callable[[Connection], Awaitable[T]]) -> T:
@@ -67,9 +64,8 @@ def elapsed_seconds(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def error_headline(text: object) -> str:
-    """Return the headline of an error; on a terminal a long one is shortened, with a mark."""
-    line = headline(str(text or ""))
-    return line if len(line) <= MAX_HEADLINE or not sys.stdout.isatty() else f"{line[: MAX_HEADLINE - 1]}…"
+    """Return the headline of an error, shortened for a table."""
+    return headline(str(text or ""))[:160]
 
 
 async def find_org_id(connection: Connection, slug: str) -> UUID:

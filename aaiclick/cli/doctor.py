@@ -69,12 +69,7 @@ def doctor(repair: bool, output: str) -> int:
     """Check the installation and suggest fixes. Exit code 1 if a check fails."""
     if remote.is_remote():
         remote.refuse_remote("'doctor'")
-    return run_checks(output, repair=repair)
-
-
-def run_checks(output: str, *, repair: bool = False) -> int:
-    """Run all checks and print them; returns the exit code."""
-    findings = asyncio.run(run_all_checks(get_settings(), repair=repair))
+    findings = asyncio.run(_run_all(get_settings(), repair=repair))
     print_records(
         [
             {"check": name, "state": finding.state, "detail": finding.detail, "remedy": finding.remedy}
@@ -88,7 +83,7 @@ def run_checks(output: str, *, repair: bool = False) -> int:
     return EXIT_FAILED if failed else 0
 
 
-async def run_all_checks(settings: Settings, *, repair: bool) -> dict[str, DoctorFinding]:
+async def _run_all(settings: Settings, *, repair: bool) -> dict[str, DoctorFinding]:
     findings: dict[str, DoctorFinding] = {}
     for name, (check, needs) in CHECKS.items():
         if name == "repair" and not repair:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
@@ -22,6 +21,15 @@ RowFormat = Callable[[Row], Row]
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Control, invisible and bidirectional characters."""
+
+STATE_STYLES = {
+    "ok": "green",
+    "running": "green",
+    "warning": "yellow",
+    "failed": "red",
+    "stopped": "dim",
+    "skipped": "dim",
+}
 
 
 def output_option(function: Command) -> Command:
@@ -54,8 +62,7 @@ def print_records(records: Sequence[dict[str, Any]], output: str, *, empty_messa
     elif not records:
         print_message(empty_message)
     elif sys.stdout.isatty():
-        tables = importlib.import_module("aaiclick.cli.table_output")  # slow import, only needed on a terminal
-        tables.print_table([{name: _cell_text(value) for name, value in record.items()} for record in records])
+        _print_table(records)
     else:
         for row in [list(records[0]), *(list(record.values()) for record in records)]:
             click.echo("\t".join(_cell_text(value) for value in row))
@@ -113,6 +120,21 @@ def describe_cancellation(name: str, outcome: str) -> str:
             return f"{name} has already finished."
 
 
+def _print_table(records: Sequence[dict[str, object]]) -> None:
+    from rich.console import Console  # slow import, only needed on a terminal
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in records[0]:
+        table.add_column(name, overflow="fold")
+    for record in records:
+        table.add_row(
+            *(Text(_cell_text(value), style=STATE_STYLES.get(_cell_text(value), "")) for value in record.values())
+        )
+    Console().print(table)
+
+
 def _json_value(name: str, value: object) -> object:
     """Convert times to ISO 8601 and ids to strings, since JSON parsers round large numbers."""
     if isinstance(value, datetime):
@@ -123,11 +145,11 @@ def _json_value(name: str, value: object) -> object:
 
 def _cell_text(value: object) -> str:
     """Format a value in one line, with control and bidirectional characters escaped."""
-    return "" if value is None else escape_control_characters(str(value).replace("\t", " ").replace("\n", " "))
-
-
-def escape_control_characters(text: str) -> str:
-    return CONTROL_CHARACTERS.sub(_escape_control, text)
+    return (
+        ""
+        if value is None
+        else CONTROL_CHARACTERS.sub(_escape_control, str(value).replace("\t", " ").replace("\n", " "))
+    )
 
 
 def _escape_control(match: re.Match[str]) -> str:

@@ -7,7 +7,6 @@ import click
 from aaiclick.api.workers import LimitsRequest, Queue, Worker
 from aaiclick.cli.api_keys import every_org_option, org_option
 from aaiclick.cli.database import format_time
-from aaiclick.cli.id_prefixes import find_worker_id
 from aaiclick.cli.limit_options import limit_options
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
@@ -98,7 +97,6 @@ def _worker_row(worker: Worker) -> Row:
         "draining": "yes" if worker.is_draining else "",
         "heartbeat": format_time(worker.last_heartbeat),
         "version": worker.version,
-        "code": worker.code_version or "",
     }
 
 
@@ -107,6 +105,5 @@ def _worker_row(worker: Worker) -> Row:
 def drain_worker(worker_id: int) -> None:
     """Drain a worker: it finishes its tasks, then stops."""
     with open_operations() as operations:
-        worker_id = find_worker_id(operations, worker_id)
         operations.drain_worker(worker_id)
     print_message(f"Worker {worker_id} is draining. It finishes its tasks, then stops.")

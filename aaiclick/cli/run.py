@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
+import inspect
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
@@ -17,21 +17,18 @@ import click
 from aaiclick.api.jobs import Job as JobModel
 from aaiclick.cli import remote
 from aaiclick.cli.failure_report import report_failure
-from aaiclick.cli.job_arguments import RunCommand, parameters_of, parse_job_arguments
 from aaiclick.cli.job_request import build_job_graph
 from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import output_option, print_message, print_record
 from aaiclick.cli.user_module import import_user_module, load_target, split_entrypoint
-from aaiclick.cli.watch import describe_unwatched, warn_about_other_code, watch_job
-from aaiclick.data.plain_preview import preview_plain
-from aaiclick.errors import EXIT_FAILED, AaiclickError
+from aaiclick.cli.watch import describe_unwatched, watch_job
+from aaiclick.errors import EXIT_FAILED, AaiclickError, SubmitError
 from aaiclick.local import find_clickhouse
 from aaiclick.operations.actor import local_actor
 from aaiclick.operations.jobs import get_job
 from aaiclick.orchestration import Job, OrchContext, create_job, create_task
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.graph import Node, Task
-from aaiclick.orchestration.job_labels import split_labels
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
@@ -44,54 +41,27 @@ if TYPE_CHECKING:
 MAX_RESULTS = 5
 
 
-@click.command(cls=RunCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-@click.argument("entrypoint", metavar="ENTRYPOINT [--PARAMETER VALUE]...")
+@click.command()
+@click.argument("entrypoint")
 @click.option("--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="An argument; VALUE is JSON or plain text.")
 @click.option("--name", default=None, help="Name of the job [default: the function's].")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the job has finished.")
 @click.option("--debug", is_flag=True, help="Run the tasks in this process, one at a time: breakpoint() works.")
 @output_option
-@click.pass_context
-def run(
-    context: click.Context, entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, debug: bool,
-    output: str,
-) -> int:  # fmt: skip
+def run(entrypoint: str, pairs: tuple[str, ...], name: str | None, wait: bool, debug: bool, output: str) -> int:
     """Run a job: ENTRYPOINT is package.module.function, a @job, a @task or a plain function.
 
-    Its parameters are options: --day 2026-01-01. 'aaiclick run ENTRYPOINT --help' lists them. Exit code 1 if the job
-    fails.
+    Exit code 1 if the job fails.
     """
-    if entrypoint.startswith("-"):
-        raise click.UsageError(f"No such option: {entrypoint}. Parameters of the job follow its entry point.")
     sys.path.insert(0, str(Path.cwd()))
     if debug and remote.is_remote():
         remote.refuse_remote("--debug")
-    target = _import_target(entrypoint) if remote.is_remote() else load_target(entrypoint)
-    arguments = _read_arguments(target, pairs, context.args)
     if remote.is_remote():
-        return _run_remote(entrypoint, target, arguments, name, wait, output)
-    debug_queue = f"debug-{uuid4()}" if debug else None
-    job, results = asyncio.run(_run_local(entrypoint, target, arguments, name, wait, debug_queue))
-    return _print_result(job, results, output)
-
-
-def _import_target(entrypoint: str) -> object:
-    """The object that an entry point names; None if its module is only on the workers."""
-    module, attribute = split_entrypoint(entrypoint)
-    try:
-        return getattr(import_user_module(module), attribute, None)
-    except ModuleNotFoundError:
-        return None
-
-
-def _read_arguments(target: object, pairs: Sequence[str], tokens: Sequence[str]) -> dict[str, object]:
-    """Arguments of --arg and of the parameters' own options; raises SubmitError if the parameters refuse them."""
-    parameters = None if target is None else parameters_of(target)
+        return _run_remote(entrypoint, dict(_parse_argument(pair) for pair in pairs), name, wait, output)
     arguments = dict(_parse_argument(pair) for pair in pairs)
-    arguments |= parse_job_arguments(tokens, None if parameters is None else parameters.parameters)
-    if parameters is not None:
-        parameters.bind(**arguments)
-    return arguments
+    debug_queue = f"debug-{uuid4()}" if debug else None
+    job, results = asyncio.run(_run_local(entrypoint, arguments, name, wait, debug_queue))
+    return _print_result(job, results, output)
 
 
 def _print_result(job: JobModel, results: list[tuple[str, str]], output: str) -> int:
@@ -117,16 +87,18 @@ def _parse_result(text: str) -> object:
     return value
 
 
-def _run_remote(
-    entrypoint: str, target: object, arguments: dict[str, object], name: str | None, wait: bool, output: str
-) -> int:
+def _run_remote(entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool, output: str) -> int:
     """Submit a locally importable @job as the graph it builds, anything else by its entry point."""
     module, attribute = split_entrypoint(entrypoint)
+    try:
+        target = getattr(import_user_module(module), attribute, None)
+    except ModuleNotFoundError:  # the module is only on the workers
+        target = None
     with remote.open_client() as client:
-        if (job_function := _as_job_function(target)) is not None:
-            graph = build_job_graph(asyncio.run(_build_tasks(job_function, arguments)))
-            tags, owner = split_labels(job_function.labels)
-            job_id = client.create_job(name or job_function.name, tags=tags, owner=owner, **graph).id
+        if isinstance(target, JobFunction):
+            job_function = target  # pyright: ignore[reportUnknownVariableType]
+            graph = build_job_graph(asyncio.run(_build_tasks(job_function, arguments, entrypoint)))
+            job_id = client.create_job(name or job_function.name, **graph).id
         else:
             job_id = client.create_job(name or attribute, f"{module}.{attribute}", arguments).id
         print_message(f"Job {job_id} submitted to {get_settings().server}.")
@@ -154,23 +126,16 @@ def _lacks_worker(client: Client, job_id: int) -> bool:
 
 
 async def _run_local(
-    entrypoint: str,
-    target: object,
-    arguments: dict[str, object],
-    name: str | None,
-    wait: bool,
-    debug_queue: str | None,
+    entrypoint: str, arguments: dict[str, object], name: str | None, wait: bool, debug_queue: str | None
 ) -> tuple[JobModel, list[tuple[str, str]]]:
     async with OrchContext() as context:
-        job = await _submit_job(entrypoint, target, arguments, name, debug_queue)
+        job = await _submit_job(entrypoint, arguments, name, debug_queue)
         print_message(f"Job {job.id} ({job.name}) submitted.")
         if debug_queue is not None:
             runner = importlib.import_module("aaiclick.orchestration.worker.inline_runner")  # slow import
             await runner.run_until_job_ends(job.id, debug_queue=debug_queue)
         elif wait:
             await watch_job(context, job.id)
-        else:
-            await warn_about_other_code(context, job.id)
         async with context.connection() as connection:
             ended = await get_job(connection, local_actor(), job.id)
         return ended, await _load_results(context, job.id) if wait else []
@@ -181,11 +146,9 @@ async def _load_results(context: OrchContext, job_id: int) -> list[tuple[str, st
     async with context.connection() as connection:
         rows = await queries.load_job_results(connection, job_id, MAX_RESULTS)
         literals = await load_result_literals(connection, (row["result"] for row in rows))
-    plain = [(row["name"].rpartition(".")[2], preview_plain(json.loads(row["result"]), literals)) for row in rows]
-    previews = [(name, text) for name, text in plain if text is not None]
-    if len(previews) == len(rows):
-        return previews
-    from aaiclick.data.preview import preview_result  # slow import, only needed for tables
+    if not rows:
+        return []
+    from aaiclick.data.preview import preview_result  # slow import, only needed for results
 
     endpoint = await asyncio.to_thread(find_clickhouse, get_settings())
     return [
@@ -194,32 +157,53 @@ async def _load_results(context: OrchContext, job_id: int) -> list[tuple[str, st
     ]
 
 
-async def _submit_job(
-    entrypoint: str, target: object, arguments: dict[str, object], name: str | None, debug_queue: str | None
-) -> Job:
+async def _submit_job(entrypoint: str, arguments: dict[str, object], name: str | None, debug_queue: str | None) -> Job:
     module, attribute = split_entrypoint(entrypoint)
-    job_function = _as_job_function(target)
-    if job_function is not None:
-        nodes = await _build_tasks(job_function, arguments)
+    target = load_target(entrypoint)
+    if isinstance(target, JobFunction):
+        job_function = target  # pyright: ignore[reportUnknownVariableType]
+        nodes = await _build_tasks(job_function, arguments, entrypoint)
+        name = name or job_function.name
     else:
         nodes = [create_task(f"{module}.{attribute}", arguments)]
     if debug_queue is not None:
         for node in collect_unsubmitted(nodes):
             if isinstance(node, Task):  # no other worker may take it, and no time limit ends the session
                 node.options = node.options.change({"queue": debug_queue, "retries": 0, "timeout_seconds": None})
-    if job_function is not None and debug_queue is None:
-        return await job_function.submit(nodes, arguments, name=name)
-    default_name = attribute if job_function is None else job_function.name
-    return await create_job(name or default_name, nodes)  # without the time limit and the limit of jobs of a @job
+    return await create_job(name or attribute, nodes)
 
 
-def _as_job_function(target: object) -> JobFunction[...] | None:
-    return target if isinstance(target, JobFunction) else None
-
-
-async def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object]) -> list[Node]:
+async def _build_tasks(job_function: JobFunction[...], arguments: dict[str, object], entrypoint: str) -> list[Node]:
+    """Build the tasks of a @job; raises SubmitError if the arguments do not match its signature."""
+    try:
+        inspect.signature(job_function.function).bind(**arguments)
+    except TypeError as error:
+        raise SubmitError(
+            f"Invalid arguments for {entrypoint}: {error}.",
+            remedy=f"Signature: {job_function.name}{inspect.signature(job_function.function)}; use --arg NAME=VALUE.",
+        ) from None
+    _check_types(job_function.function, arguments, entrypoint)
     with report_user_errors(f"@job {job_function.name}()", "Nothing was submitted. Correct the line and run it again."):
         return await job_function.build_async(**arguments)
+
+
+PLAIN_TYPES: dict[Any, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,), list: (list,)}
+
+
+def _check_types(function: object, arguments: dict[str, object], entrypoint: str) -> None:
+    """Check arguments against annotations of plain types before anything runs."""
+    from aaiclick.data.io.annotations import annotations_of  # slow import: the ClickHouse client
+
+    annotations = annotations_of(function)
+    for name, value in arguments.items():
+        expected_types = PLAIN_TYPES.get(annotations.get(name))
+        if expected_types and (
+            not isinstance(value, expected_types) or (isinstance(value, bool) and bool not in expected_types)
+        ):
+            raise SubmitError(
+                f"{entrypoint} expects {name!r} as {annotations[name].__name__}, got {value!r:.60}.",
+                remedy=f"Use --arg {name}=VALUE; VALUE is JSON.",
+            )
 
 
 def _parse_argument(pair: str) -> tuple[str, object]:

@@ -6,7 +6,7 @@ import importlib
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -27,9 +27,8 @@ from aaiclick.cli.output import (
 )
 from aaiclick.cli.param_types import ARGUMENT, NAME
 from aaiclick.orchestration.decorators import JobFunction
-from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
-from aaiclick.orchestration.schedules import check_name, find_declared_schedules, make_schedule
+from aaiclick.orchestration.schedules import NewSchedule, check_name, find_declared_schedules, make_schedule
 
 
 @click.group()
@@ -103,7 +102,7 @@ def add_schedule(
             max_missed=request.max_missed, overlap=request.overlap,
         )  # fmt: skip
         new = make_schedule(target, spec, name=name, arguments=dict(pairs))
-        request = make_schedule_request(new, replace=request.replace)
+        request = to_request(new, replace=request.replace)
     with open_operations(org) as operations:
         created = operations.create_schedule(request)
     print_model(created, output, _table_row)
@@ -118,6 +117,23 @@ def _find_job_function(entrypoint: str) -> JobFunction[...] | None:
     except ImportError:
         return None
     return target if isinstance(target, JobFunction) else None
+
+
+def to_request(new: NewSchedule, *, replace: bool = False) -> ScheduleRequest:
+    """The request that creates a schedule."""
+    spec = new.spec
+    fields: dict[str, Any] = {
+        "name": new.name, "entrypoint": new.entrypoint, "job_name": new.job_name, "item_type": new.item_type,
+        "kwargs": dict(new.kwargs or {}), "cron": spec.cron, "every": spec.every and _format_interval(spec.every),
+        "timezone": spec.timezone, "missed": spec.missed, "max_missed": spec.max_missed, "overlap": spec.overlap,
+        "nominal_parameter": new.nominal_parameter, "nominal_type": new.nominal_type or "datetime",
+        "timeout_seconds": new.timeout_seconds, "replace": replace,
+    }  # fmt: skip
+    return ScheduleRequest.model_validate(fields)
+
+
+def _format_interval(interval: timedelta) -> str:
+    return f"{interval.total_seconds():.0f}s"
 
 
 @schedules.command("pause")
@@ -192,7 +208,7 @@ def sync_schedules(module: str, dry_run: bool, org: str, output: str) -> None:
     Schedules of functions that are gone are stopped and marked as missing. Schedules created at run time stay.
     """
     sys.path.insert(0, str(Path.cwd()))
-    declared = [make_schedule_request(new) for new in find_declared_schedules(module)]
+    declared = [to_request(new) for new in find_declared_schedules(module)]
     with open_operations(org) as operations:
         result = operations.sync_schedules(module, declared, dry_run=dry_run)
     changes = result.model_dump()

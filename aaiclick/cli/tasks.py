@@ -18,7 +18,6 @@ import click
 from aaiclick.api.tasks import Task
 from aaiclick.cli import remote
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
-from aaiclick.cli.id_prefixes import find_job_id, find_task_id
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import (
     Row,
@@ -32,9 +31,8 @@ from aaiclick.cli.output import (
 from aaiclick.cli.param_types import CURSOR_ID, ID
 from aaiclick.cli.remote import PAGE_SIZE
 from aaiclick.cli.user_module import load_target
-from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.client.requests import encode_cursor
-from aaiclick.errors import EXIT_FAILED, NotFoundError
+from aaiclick.errors import EXIT_FAILED
 from aaiclick.local import find_clickhouse
 from aaiclick.orchestration.decorators import TaskFunction
 from aaiclick.orchestration.worker.logs import LogExcerpt
@@ -47,15 +45,7 @@ FOLLOW_SECONDS = 0.2
 
 @click.group()
 def tasks() -> None:
-    """List, show, cancel and clear tasks.
-
-    Ids may be shortened to their first digits.
-
-    \b
-    aaiclick tasks ls 3814059377
-    aaiclick tasks why 3814059378
-    aaiclick tasks clear 3814059378
-    """
+    """List, show, cancel and clear tasks."""
 
 
 @tasks.command("ls")
@@ -68,7 +58,6 @@ def tasks() -> None:
 def list_tasks(job_id: int, after: int, limit: int, output: str) -> None:
     """List the tasks of a job in order of creation."""
     with open_operations() as operations:
-        job_id = find_job_id(operations, job_id)
         listing = operations.list_tasks(job_id, cursor=encode_cursor(after or None), limit=min(limit, PAGE_SIZE))
         listed = list(islice(listing, limit))
     to_record = task_json if output == "json" else _table_row
@@ -83,7 +72,6 @@ def list_tasks(job_id: int, after: int, limit: int, output: str) -> None:
 def show_task(task_id: int, output: str) -> None:
     """Show a task: state, waiting reason, arguments, result and error."""
     with open_operations() as operations:
-        task_id = find_task_id(operations, task_id)
         task, reasons = operations.get_task(task_id), operations.explain_task(task_id)
     value = None if remote.is_remote() else _preview_result(task.result)
     if output == "json":
@@ -94,7 +82,6 @@ def show_task(task_id: int, output: str) -> None:
         "kwargs": json.dumps(task.kwargs),
         "result": None if task.result is None else json.dumps(task.result),
         "value": value,
-        "code": task.code_version,
         "error": task.error,
     }
     for name, fact in facts.items():
@@ -107,7 +94,7 @@ def show_task(task_id: int, output: str) -> None:
 def explain_waiting(task_id: int, output: str) -> None:
     """Explain why a task is not running."""
     with open_operations() as operations:
-        reasons = operations.explain_task(find_task_id(operations, task_id))
+        reasons = operations.explain_task(task_id)
     print_models(reasons, output, lambda reason: reason.model_dump(), empty_message="Nothing blocks the task.")
 
 
@@ -115,8 +102,8 @@ def explain_waiting(task_id: int, output: str) -> None:
 @click.argument("task_ids", type=ID, nargs=-1, required=True)
 def cancel_tasks(task_ids: tuple[int, ...]) -> int:
     """Cancel tasks: waiting tasks are cancelled at once, running ones are asked to stop."""
+    task_ids = tuple(dict.fromkeys(task_ids))
     with open_operations() as operations:
-        task_ids = tuple(dict.fromkeys(find_task_id(operations, task_id) for task_id in task_ids))
         for task_id in task_ids:  # check all ids before changing anything
             operations.get_task(task_id)
         outcomes = [operations.cancel_task(task_id).outcome for task_id in task_ids]
@@ -129,8 +116,8 @@ def cancel_tasks(task_ids: tuple[int, ...]) -> int:
 @click.argument("task_ids", type=ID, nargs=-1, required=True)
 def clear_tasks(task_ids: tuple[int, ...]) -> None:
     """Run tasks of a job and all their dependents again."""
+    first_id, *other_ids = dict.fromkeys(task_ids)
     with open_operations() as operations:
-        first_id, *other_ids = dict.fromkeys(find_task_id(operations, task_id) for task_id in task_ids)
         count = operations.clear_task(first_id, other_ids).count
     print_message(f"{count} tasks cleared.")
 
@@ -145,8 +132,6 @@ def debug_task(task_id: int, post_mortem: bool) -> None:
     """
     if remote.is_remote():
         remote.refuse_remote("'tasks debug'")
-    with open_operations() as operations:
-        task_id = find_task_id(operations, task_id)
     sys.path.insert(0, str(Path.cwd()))
     debugging = importlib.import_module("aaiclick.orchestration.debugging")  # slow import: the ClickHouse client
     try:
@@ -169,70 +154,21 @@ def _load_function(entrypoint: str) -> Any:
 
 
 @click.command()
-@click.argument("task_or_job_id", type=ID)
-@click.option("-f", "--follow", is_flag=True, help="Follow the log until the task or job has finished.")
+@click.argument("task_id", type=ID)
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the task has finished.")
 @click.option("--attempt", type=click.IntRange(1), default=None, help="Only this attempt.")
-def logs(task_or_job_id: int, follow: bool, attempt: int | None) -> None:
-    """Print the log of a task, or of all tasks of a job.
-
-    \b
-    aaiclick logs 381405937744023552
-    aaiclick logs -f 381405937744023552
-    """
-    with open_operations() as operations:
-        task_id = find_task_id(operations, task_or_job_id)
-        try:
-            operations.get_task(task_id)
-        except NotFoundError:
-            job_id = find_job_id(operations, task_or_job_id)
-            if not _is_job(operations, job_id):
-                raise
-            _print_job_logs(operations, job_id, follow, attempt)
-        else:
-            if not _print_log(operations, task_id, follow, attempt):
-                subject = f"Task {task_id}" if attempt is None else f"Attempt {attempt} of task {task_id}"
-                print_message(f"{subject} has no log that can be read here.")
-
-
-def _is_job(operations: SyncEndpoints, job_id: int) -> bool:
-    try:
-        operations.get_job(job_id)
-    except NotFoundError:
-        return False
-    return True
-
-
-def _print_job_logs(operations: SyncEndpoints, job_id: int, follow: bool, attempt: int | None) -> None:
-    """Print the logs of a job's tasks one after the other; with `follow`, until the job has ended."""
-    printed: set[int] = set()
-    has_output = False
-    while True:
-        ended = operations.get_job(job_id).completed_at is not None
-        for task in operations.list_tasks(job_id, limit=PAGE_SIZE):
-            if task.id in printed or (follow and task.started_at is None and not ended):
-                continue
-            printed.add(task.id)
-            heading = f"== {task.type}, task {task.id}, {task.status} ==\n"
-            has_output |= _print_log(operations, task.id, follow, attempt, heading)
-        if ended or not follow:
-            break
-        time.sleep(FOLLOW_SECONDS)
-    if not has_output:
-        print_message(f"The tasks of job {job_id} have no log that can be read here.")
-
-
-def _print_log(operations: SyncEndpoints, task_id: int, follow: bool, attempt: int | None, heading: str = "") -> bool:
-    """Print the log of a task, after a heading if there is any output; returns whether there is."""
+def logs(task_id: int, follow: bool, attempt: int | None) -> None:
+    """Print the log of a task."""
     excerpt = LogExcerpt(attempt)
     has_output = False
-    for piece in _read_log(operations, task_id, follow):
-        text = excerpt.feed(piece)
-        if text and not has_output:
-            text = heading + text
-        has_output |= _echo_text(text)
+    for piece in _read_log(task_id, follow):
+        has_output |= _echo_text(excerpt.feed(piece))
         if excerpt.is_finished:
             break
-    return _echo_text(excerpt.unfinished_line()) or has_output
+    has_output |= _echo_text(excerpt.unfinished_line())
+    if not has_output:
+        subject = f"Task {task_id}" if attempt is None else f"Attempt {attempt} of task {task_id}"
+        print_message(f"{subject} has no log that can be read here.")
 
 
 def _echo_text(text: str) -> bool:
@@ -240,17 +176,18 @@ def _echo_text(text: str) -> bool:
     return bool(text)
 
 
-def _read_log(operations: SyncEndpoints, task_id: int, follow: bool) -> Iterator[str]:
+def _read_log(task_id: int, follow: bool) -> Iterator[str]:
     """Yield the log; with `follow`, yield additions until the task has finished."""
     offset = 0
-    while True:
-        part = operations.read_task_log(task_id, offset=offset)
-        yield part.text
-        if part.next_offset == offset:
-            if part.ended or not follow:
-                return
-            time.sleep(FOLLOW_SECONDS)
-        offset = part.next_offset
+    with open_operations() as operations:
+        while True:
+            part = operations.read_task_log(task_id, offset=offset)
+            yield part.text
+            if part.next_offset == offset:
+                if part.ended or not follow:
+                    return
+                time.sleep(FOLLOW_SECONDS)
+            offset = part.next_offset
 
 
 def _preview_result(result: object) -> str | None:

@@ -6,13 +6,11 @@ If no running worker can take the job, a worker is started until the job has fin
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import socket
 import sys
 import time
 from os import cpu_count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -22,21 +20,18 @@ from aaiclick.cli import remote
 from aaiclick.cli.jobs import format_row_rate
 from aaiclick.cli.output import print_message
 from aaiclick.cli.worker import build_supervisor_config
-from aaiclick.code_version import read_code_version
 from aaiclick.errors import UnreachableError
 from aaiclick.operations.actor import local_actor
 from aaiclick.operations.jobs import get_job
 from aaiclick.orchestration import OrchContext
 from aaiclick.orchestration.worker.supervisor import Supervisor
-from aaiclick.settings import get_logs_dir, get_settings
+from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.workers import list_eligible_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from rich.progress import TaskID
 
     from aaiclick.api.jobs import Job
     from aaiclick.client.endpoints import SyncEndpoints
@@ -72,7 +67,6 @@ async def _watch_local(job_id: int) -> Job:
 async def watch_job(context: OrchContext, job_id: int) -> None:
     """Wait for a job; when interrupted, print how to follow or cancel it."""
     try:
-        await warn_about_other_code(context, job_id)
         await _watch_with_worker(context, job_id)
     except asyncio.CancelledError:
         await _print_unwatched(context, job_id)
@@ -141,39 +135,17 @@ async def _run_worker_if_needed(context: OrchContext, job_id: int) -> None:
 async def has_other_workers(context: OrchContext, job_id: int) -> bool:
     """Whether each queue of the job has a live worker; workers of this host must have a running process."""
     try:
-        rows = await _list_workers(context, job_id)
+        async with context.connection() as connection:
+            rows = await list_eligible_workers(connection, job_id, alive_seconds=get_settings().worker_timeout_seconds)
     except CONNECTION_ERRORS:
         return True  # unknown; the watcher reports the outage
-    served_queues = {row["queue"] for row in rows if _is_alive(row)}
+    hostname = socket.gethostname()
+    served_queues = {
+        row["queue"]
+        for row in rows
+        if row["pid"] is not None and (row["hostname"] != hostname or psutil.pid_exists(row["pid"]))
+    }
     return served_queues == {row["queue"] for row in rows}
-
-
-async def _list_workers(context: OrchContext, job_id: int) -> list[asyncpg.Record]:
-    async with context.connection() as connection:
-        return await list_eligible_workers(connection, job_id, alive_seconds=get_settings().worker_timeout_seconds)
-
-
-def _is_alive(row: asyncpg.Record) -> bool:
-    pid: int | None = row["pid"]
-    return pid is not None and (row["hostname"] != socket.gethostname() or psutil.pid_exists(pid))
-
-
-async def warn_about_other_code(context: OrchContext, job_id: int) -> None:
-    """Warn if workers that can run the job were started with other contents of modules that are here too."""
-    with contextlib.suppress(*CONNECTION_ERRORS):
-        rows = [row for row in await _list_workers(context, job_id) if _is_alive(row) and row["code_modules"]]
-        if not rows:
-            return
-        settings = get_settings()
-        ignored = (settings.home, get_logs_dir(settings))
-        version = await asyncio.to_thread(read_code_version, Path.cwd(), ignored)
-        for (hostname, pid), modules in {(row["hostname"], row["pid"]): row["code_modules"] for row in rows}.items():
-            differences = version.list_differences(modules)
-            if differences:
-                print_message(
-                    f"Warning: the worker with pid {pid} on {hostname} was started with another version of "
-                    f"{', '.join(differences)}; it may run that code. Restart it, or start it with --reload."
-                )
 
 
 async def _watch_reconnecting(context: OrchContext, job_id: int) -> None:
@@ -196,9 +168,11 @@ async def _watch_connected(connection: Connection, job_id: int) -> None:
     if not sys.stderr.isatty():
         await _watch_without_terminal(connection, job_id)
         return
-    from aaiclick.cli.progress_bars import make_progress  # slow import, only needed on a terminal
+    from rich.console import Console  # slow import, only needed on a terminal
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-    with make_progress() as bars:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
         bar_ids: dict[str, TaskID] = {}
         waiting = WaitingReporter(bars.console.print)
         while True:

@@ -9,7 +9,6 @@ Methods return the models of `aaiclick.api`, listings iterators over them.
 Errors are those of `aaiclick.errors`, chosen by the problem code of the response.
 
 - `sync_client`: `Client`: runs the asynchronous client on a background event loop
-- `job_handle`: handle of a job
 - `async_client`: `AsyncClient`
 - `endpoints`: the methods of both clients by resource
 - `endpoint`: the decorators of these methods
@@ -25,16 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aaiclick.client.async_client import AsyncClient
-    from aaiclick.client.job_handle import JobHandle
     from aaiclick.client.sync_client import Client
 
-__all__ = ["AsyncClient", "Client", "JobHandle"]
+__all__ = ["AsyncClient", "Client"]
 
-_MODULES = {
-    "AsyncClient": "aaiclick.client.async_client",
-    "Client": "aaiclick.client.sync_client",
-    "JobHandle": "aaiclick.client.job_handle",
-}
+_MODULES = {"AsyncClient": "aaiclick.client.async_client", "Client": "aaiclick.client.sync_client"}
 
 
 def __getattr__(name: str) -> Any:

@@ -26,10 +26,8 @@ From a value to a result:
 - `compile`: compiles a relation to a SELECT statement
 - `runtime`: ClickHouse client, execution of statements, tables of Objects
 - `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
-- `expectations`: data tests of Objects
 - `pending`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
-- `plain_preview`: previews of plain results, without Arrow
 - `preview`: previews of task results
 - `sync`: synchronous version of this package, for notebooks and scripts
 - `errors`: errors of the data API
@@ -42,8 +40,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.missing_modules import find_remedy
-
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext, get_data_context
     from aaiclick.data.create import (
@@ -54,7 +50,6 @@ if TYPE_CHECKING:
         list_objects,
         open_object,
     )
-    from aaiclick.data.expectations import expect
     from aaiclick.data.expressions.column import (
         Column,
         all_columns,
@@ -96,7 +91,6 @@ _EXPORTS = {
         "row_index",
         "row_number",
     ),
-    "expectations": ("expect",),
     "context": ("DataContext", "get_data_context"),
     "create": (
         "create_object_from_query",
@@ -138,7 +132,6 @@ __all__ = [
     "delete_object",
     "duration",
     "exclude",
-    "expect",
     "get_data_context",
     "if_else",
     "insert",
@@ -158,11 +151,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
-    except ModuleNotFoundError as error:
-        error.add_note(find_remedy(error))
-        raise
+    value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
     globals()[name] = value
     return value
 

@@ -15,7 +15,6 @@ AaiclickError
     ├── ForbiddenAddressError    a URL points into a private network
     ├── IngestError              a file or URL could not be read
     ├── NotAwaitedError          a coroutine is used without await
-    ├── DataTestError            rows fail a data test
     └── QueryError               ClickHouse rejected or failed a query
 """
 
@@ -24,12 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from operator import index
-from typing import TYPE_CHECKING
 
 from aaiclick.errors import EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
-
-if TYPE_CHECKING:
-    from aaiclick.data.compile.data_tests import DataTestResult
 
 
 class DataError(AaiclickError):
@@ -96,18 +91,6 @@ class NotAwaitedError(DataError, AttributeError, TypeError):
     """A coroutine is used without await."""
 
     exit_code = EXIT_USAGE
-
-
-class DataTestError(DataError):
-    """Rows fail a data test; `results` are the results of all tests, `samples` Objects with failing rows."""
-
-    permanent = True
-    """Its task is not retried: the same rows fail again."""
-
-    def __init__(self, what: str, *, remedy: str = "") -> None:
-        super().__init__(what, remedy=remedy)
-        self.results: tuple[DataTestResult, ...] = ()
-        self.samples: tuple[object, ...] = ()
 
 
 PERMANENT_ERROR_CODES = frozenset({

@@ -10,11 +10,12 @@ from aaiclick.data.context import DataContext
 from aaiclick.data.errors import DataError
 from aaiclick.data.io.from_arrow import normalise, to_python
 from aaiclick.data.io.literal_codec import EncodedLiteral
-from aaiclick.data.plain_preview import MAX_ROWS, format_plain, shorten_text
 from aaiclick.data.view import is_reference, open_reference
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError
 
+MAX_ROWS = 10
+MAX_CHARACTERS = 2_000
 MAX_CONDITION_CHARACTERS = 1_000
 """Longest View condition that is parsed for a preview, since the server parses it between other requests."""
 
@@ -35,7 +36,7 @@ async def preview_result(
                 text = await _format_result(form)
     except AaiclickError as error:
         return f"cannot be shown: {error.what}"
-    return shorten_text(text)
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
 
 
 def _format_literal(form: object, literals: Mapping[str, str]) -> str | None:
@@ -45,11 +46,16 @@ def _format_literal(form: object, literals: Mapping[str, str]) -> str | None:
         return None
     literal = EncodedLiteral(fields["table_id"], literals[fields["table_id"]])
     if literal.is_plain:
-        return format_plain(literal.plain_value())
+        return _format_plain(literal.plain_value())
     rows = literal.rows()
     count = rows.table.num_rows
     value = to_python(normalise(rows.table.slice(0, MAX_ROWS), rows.columns), rows.columns, rows.shape)
     return repr(value) if count <= MAX_ROWS else f"{value!r} … ({count:,} rows)"
+
+
+def _format_plain(value: object) -> str:
+    items: list[object] = cast("list[object]", value) if isinstance(value, list) else []
+    return f"{value!r}" if len(items) <= MAX_ROWS else f"{items[:MAX_ROWS]!r} … ({len(items):,} rows)"
 
 
 async def _format_result(form: object) -> str:

@@ -16,10 +16,14 @@ from aaiclick.api.dags import (
     ResumeDagResponse,
 )
 from aaiclick.api.field_types import CreatedResponse
+from aaiclick.catalog import analysis
+from aaiclick.catalog import backfill as backfills
+from aaiclick.catalog import deploy as deploys
+from aaiclick.catalog.dags.diff_format import format_changes
 from aaiclick.catalog.errors import AnalysisLimitError
 from aaiclick.catalog.visibility import may_read_yaml
+from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
-from aaiclick.lazy_modules import LazyModule
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.databases import Databases, open_transaction
 from aaiclick.operations.operation import databases_operation, operation, write_audit
@@ -27,21 +31,10 @@ from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.catalog import dag_versions, sources
 
 if TYPE_CHECKING:
-    from aaiclick.catalog import analysis
-    from aaiclick.catalog import backfill as backfills
-    from aaiclick.catalog import deploy as deploys
-    from aaiclick.catalog.dags import diff_format
     from aaiclick.catalog.dags.diff import DagDiff
-    from aaiclick.data.runtime import clickhouse_client
     from aaiclick.data.runtime.clickhouse_client import Client
     from aaiclick.store.catalog.datasets import Reader
     from aaiclick.store.connections import Connection
-else:  # ClickHouse and the SQL parser: a list of versions needs none of them
-    analysis = LazyModule("aaiclick.catalog.analysis")
-    backfills = LazyModule("aaiclick.catalog.backfill")
-    deploys = LazyModule("aaiclick.catalog.deploy")
-    diff_format = LazyModule("aaiclick.catalog.dags.diff_format")
-    clickhouse_client = LazyModule("aaiclick.data.runtime.clickhouse_client")
 
 
 @databases_operation(Permission.READER)
@@ -162,7 +155,7 @@ async def backfill_dag(
     """
 
     async def clickhouse() -> Client:
-        return await clickhouse_client.connect(await databases.clickhouse())
+        return await connect_clickhouse(await databases.clickhouse())
 
     async with databases.connect() as connection:
         plan = await backfills.plan_backfill(connection, clickhouse, actor.org_id, dag, job, first, last)
@@ -198,7 +191,7 @@ async def _may_read_version(connection: Connection, reader: Reader, dag: str, ve
 async def _visible_changes(dag_diff: DagDiff, *, before: bool, after: bool = True) -> list[DagChange]:
     """All changes if the caller may see both versions; else only changed DAG fields and rebuilt datasets, redacted."""
     try:
-        changes = [DagChange(**change) for change in await analysis.run_analysis(diff_format.format_changes, dag_diff)]
+        changes = [DagChange(**change) for change in await analysis.run_analysis(format_changes, dag_diff)]
     except AnalysisLimitError:  # the deploy is done; the list is optional
         return []
     if before and after:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
-from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, JobTreeNode, ReleasedTablesResponse
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
-from aaiclick.errors import SubmitError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.databases import Databases
 from aaiclick.operations.lookups import changed_ids, find_job
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import from_row, to_group_progress, to_job
+from aaiclick.operations.rows import to_group_progress, to_job
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.orchestration.job_functions import run_job_function
-from aaiclick.orchestration.job_labels import check_labels
 from aaiclick.store.engine import cancel, pause, queries, rerun, retry
 from aaiclick.store.tables.literals import load_result_literals
 from aaiclick.store.tables.table_references import release_jobs
@@ -83,29 +79,13 @@ async def resume_job(connection: Connection, actor: Actor, job_id: int) -> None:
 
 
 @operation(Permission.WRITER, as_owner=True)
-async def rerun_job(
-    connection: Connection, actor: Actor, job_id: int, *, arguments: Mapping[str, object] | None = None
-) -> CreatedResponse:
-    """Submit the tasks and arguments of a job as a new job; with `arguments`, its function with these changes."""
+async def rerun_job(connection: Connection, actor: Actor, job_id: int) -> CreatedResponse:
+    """Submit the tasks and arguments of a job as a new job."""
     job = await find_job(connection, actor, job_id)
-    if arguments:
-        new_id = await _run_with_changes(connection, job, arguments)
-    else:
-        new_id = await rerun.rerun_job(connection, job)
+    new_id = await rerun.rerun_job(connection, job)
     detail = {"name": job["name"], "again": str(job_id)}
     await write_audit(connection, actor, "job.create", new_id, detail, org_id=job["org_id"])
     return CreatedResponse(id=new_id)
-
-
-async def _run_with_changes(connection: Connection, job: Any, changes: Mapping[str, object]) -> int:
-    trigger: dict[str, Any] = {} if job["trigger"] is None else json.loads(job["trigger"])
-    if trigger.get("entrypoint") is None:
-        raise SubmitError(
-            f"It is not known by which call job {job['id']} was submitted.",
-            remedy="Run it without changes, or run its function: aaiclick functions run.",
-        )
-    arguments = trigger.get("arguments", {}) | dict(changes)
-    return (await run_job_function(connection, job["org_id"], trigger["entrypoint"], arguments))[0]
 
 
 @operation(Permission.READER, changes=False)
@@ -114,16 +94,13 @@ async def list_jobs(
     actor: Actor,
     *,
     status: JobState | None = None,
-    tags: Mapping[str, str] | None = None,
-    owner: str | None = None,
     cursor: str | None = None,
     limit: int = 100,
 ) -> Page[Job]:
-    """List jobs, newest first; with all of the tags and this owner."""
+    """List jobs, newest first."""
     before = read_id_cursor(cursor, queries.LAST_ID)
-    labels = check_labels("The filter", tags, owner)
     rows = await queries.list_jobs(
-        connection, status=status, org_id=actor.visible_org_id, labels=labels, before=before, limit=limit + 1
+        connection, status=status, org_id=actor.visible_org_id, before=before, limit=limit + 1
     )
     visible_rows = await redact_jobs(connection, await dataset_reader(connection, actor), rows)
     return make_page(visible_rows, limit, to_job, lambda row: row["id"])
@@ -134,14 +111,7 @@ async def get_job(connection: Connection, actor: Actor, job_id: int) -> Job:
     """Get a job."""
     row = await find_job(connection, actor, job_id)
     (visible_row,) = await redact_jobs(connection, await dataset_reader(connection, actor), [row])
-    return to_job(visible_row, await queries.list_code_versions(connection, job_id))
-
-
-@operation(Permission.READER, changes=False)
-async def get_job_tree(connection: Connection, actor: Actor, job_id: int) -> list[JobTreeNode]:
-    """Get a job with the child jobs below it, each after its parent."""
-    await find_job(connection, actor, job_id)
-    return [from_row(JobTreeNode, row) for row in await queries.list_job_tree(connection, job_id)]
+    return to_job(visible_row)
 
 
 @operation(Permission.READER, changes=False)

@@ -13,7 +13,6 @@ from aaiclick.api.jobs import GroupProgress, Job
 from aaiclick.api.tasks import Attempt, Task, TaskDetail
 from aaiclick.api.workers import Queue, TaskType, Worker
 from aaiclick.catalog.task_summary import summarize_outputs
-from aaiclick.orchestration.job_labels import split_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed", "code_version")
+_HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed")
 
 
 def from_row(model: type[Model], row: Row, **fields: object) -> Model:
@@ -34,19 +33,14 @@ def from_row(model: type[Model], row: Row, **fields: object) -> Model:
     return model(**{name: row[name] for name in model.model_fields if name not in fields}, **fields)
 
 
-def to_job(row: Row, code_versions: list[str] | None = None) -> Job:
+def to_job(row: Row) -> Job:
     trigger: dict[str, Any] = {} if row["trigger"] is None else json.loads(row["trigger"])
     is_scheduled = row["schedule_id"] is not None
-    tags, owner = split_labels({} if row["tags"] is None else json.loads(row["tags"]))
     return from_row(
         Job,
         row,
         schedule=trigger.get("schedule") if is_scheduled else None,
         nominal_at=trigger.get("nominal") if is_scheduled else None,
-        entrypoint=trigger.get("entrypoint"),
-        tags=tags,
-        owner=owner,
-        code_versions=code_versions,
     )
 
 

@@ -24,7 +24,6 @@ from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_text_cursor
 from aaiclick.operations.rows import from_row
-from aaiclick.orchestration.job_functions import check_registered_arguments
 from aaiclick.orchestration.schedule_spec import ScheduleSpec, nominal_times_of
 from aaiclick.orchestration.scheduled_runs import start_run
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule
@@ -76,8 +75,7 @@ async def get_schedule(connection: Connection, actor: Actor, name: str) -> Sched
 @operation(Permission.WRITER)
 async def create_schedule(connection: Connection, actor: Actor, schedule: ScheduleRequest) -> Schedule:
     """Create a schedule, or replace the one of the same name if the request says so."""
-    await _check_arguments(connection, actor, schedule)
-    row = await save_schedule(connection, actor.org_id, make_new_schedule(schedule), replace=schedule.replace)
+    row = await save_schedule(connection, actor.org_id, _to_new_schedule(schedule), replace=schedule.replace)
     times = {"cron": schedule.cron, "every": schedule.every, "timezone": schedule.timezone}
     target = {"entrypoint": schedule.entrypoint, "item_type": schedule.item_type}
     detail = {key: value for key, value in (target | times).items() if value is not None}
@@ -154,7 +152,7 @@ async def sync_schedules(
 
     Schedules that it no longer declares are stopped and marked as missing.
     """
-    declared = [make_new_schedule(schedule, is_declared=True) for schedule in schedules]
+    declared = [_to_new_schedule(schedule, declared_in=module) for schedule in schedules]
     result = await sync_declared_schedules(connection, actor.org_id, module, declared, dry_run=dry_run)
     if not dry_run and (result.added or result.changed or result.missing):
         detail = {"added": len(result.added), "changed": len(result.changed), "missing": len(result.missing)}
@@ -179,15 +177,6 @@ async def _lock_runnable(connection: Connection, actor: Actor, name: str) -> asy
     return row
 
 
-async def _check_arguments(connection: Connection, actor: Actor, schedule: ScheduleRequest) -> None:
-    """Validate the arguments of a registered function; raises SubmitError."""
-    if schedule.entrypoint is not None:
-        nominal = "2026-01-01" if schedule.nominal_type == "date" else "2026-01-01T00:00:00+00:00"
-        sample = {} if schedule.nominal_parameter is None else {schedule.nominal_parameter: nominal}
-        entrypoint = schedule.entrypoint.replace(":", ".")
-        await check_registered_arguments(connection, actor.org_id, entrypoint, schedule.kwargs | sample)
-
-
 def _parse_nominal(text: str, row: asyncpg.Record) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
@@ -199,8 +188,7 @@ def _parse_nominal(text: str, row: asyncpg.Record) -> datetime:
         ) from None
 
 
-def make_new_schedule(schedule: ScheduleRequest, *, is_declared: bool = False) -> NewSchedule:
-    """The schedule of a request; a declared one belongs to the module of its function."""
+def _to_new_schedule(schedule: ScheduleRequest, declared_in: str | None = None) -> NewSchedule:
     spec = ScheduleSpec.parse(
         schedule.cron,
         schedule.every,
@@ -222,7 +210,7 @@ def make_new_schedule(schedule: ScheduleRequest, *, is_declared: bool = False) -
         schedule.nominal_parameter,
         schedule.nominal_type if schedule.nominal_parameter is not None else None,
         schedule.timeout_seconds,
-        entrypoint.rpartition(".")[0] if is_declared and entrypoint is not None else None,
+        entrypoint.rpartition(".")[0] if declared_in is not None and entrypoint is not None else None,
     )
 
 

@@ -13,15 +13,9 @@ Submit:
 - `placeholder`: uses of a task that need its value
 - `parameters`: JSON Schema of a job's parameters, and validation of arguments
 - `parameter_schema`: JSON Schemas of parameters as text
-- `schema_validation`: validation of JSON values by a JSON Schema
-- `job_labels`: tags and owner of a job, and the call that submitted it
-- `job_functions`: registration of `@job` functions by workers
 - `handlers`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
-- `task_failure`: the final failure of a task, as an argument of other tasks
-- `compensation`: undoes the completed steps of a failed job
 - `waits`: tasks that wait for a time, an event or a job; sensors; events
-- `approvals`: tasks that wait for a person's decision
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
@@ -32,8 +26,6 @@ Submit:
 - `typed_arguments`: arguments of types that JSON does not have
 - `argument_tables`: references to the tables of Objects that are passed to tasks
 - `job_handle`: waits for a job, reads its result and logs
-- `sync`: jobs without `await`, for notebooks and scripts
-- `tested_results`: data tests of the rows that a task returns
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries
 
@@ -56,7 +48,6 @@ Claim, execute and complete:
 Around tasks:
 
 - `loops`: background loops: leases, schedules, events, retention, cleanup
-- `notifications`: messages about incidents, and their delivery to channels
 - `schedule_spec`: times and policies of a schedule, and the parameter with the nominal time
 - `schedules`: creates schedules at run time, and those that modules declare
 - `scheduled_runs`: starts a run of a schedule
@@ -92,11 +83,10 @@ from aaiclick.orchestration.api import (
     set_retry_policy,
     worker_heartbeat,
 )
-from aaiclick.orchestration.approvals import Decision, approval
 from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
 from aaiclick.orchestration.decorators import job, task
 from aaiclick.orchestration.emit_event import emit_event
-from aaiclick.orchestration.failure_paths import Branch
+from aaiclick.orchestration.failure_paths import Branch, TaskFailure
 from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handlers import handler
 from aaiclick.orchestration.literals import ContextLiterals
@@ -105,7 +95,6 @@ from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.schedule_spec import NominalDate, NominalTime
 from aaiclick.orchestration.schedules import schedule, schedule_item, unschedule
 from aaiclick.orchestration.secrets import get_secret
-from aaiclick.orchestration.task_failure import TaskFailure
 from aaiclick.orchestration.testing import run_job_test
 from aaiclick.orchestration.waits import send_event, sensor, sleep, until, wait_for_event, wait_for_job
 
@@ -118,7 +107,6 @@ register_literal_store(ContextLiterals())
 __all__ = [
     "Branch",
     "Context",
-    "Decision",
     "Dependency",
     "Group",
     "Health",
@@ -135,7 +123,6 @@ __all__ = [
     "Worker",
     "WorkerStatus",
     "add_task_to_job",
-    "approval",
     "cancel_job",
     "create_job",
     "create_task",

@@ -5,33 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, cast
 
-from aaiclick.cron import parse_interval
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
-from aaiclick.orchestration.arguments import await_jobs, serialise_arguments
+from aaiclick.orchestration.arguments import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
-from aaiclick.orchestration.failure_paths import Handler, has_compensation, make_job_handlers
+from aaiclick.orchestration.failure_paths import Handler, make_job_handlers
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
-from aaiclick.orchestration.job_labels import check_labels, dump_labels
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.orchestration.submit_plan import collect_unsubmitted, digest_plan, iter_slices, make_plan, table_arguments
-from aaiclick.orchestration.task_context import current_scope
+from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import control, queries, queue
-from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.workers import renew_worker, unknown_worker
-from aaiclick.store.enums import Cancellation, WhenBusy
+from aaiclick.store.enums import Cancellation
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions, check_timeout
 
 if TYPE_CHECKING:
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
 
 
 NAME_CHARACTERS = 1_000
-KEY_CHARACTERS = 200
 
 
 def create_task(
@@ -54,7 +49,6 @@ def create_task(
 ) -> Task:
     """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
     entrypoint = callback if isinstance(callback, str) else entrypoint_of(callback)
-    kwargs = await_jobs(dict(kwargs or {}))
     if kwargs and not isinstance(callback, str):
         kwargs = to_plain_arguments(callback, kwargs)
     return Task(entrypoint, kwargs, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
@@ -68,42 +62,15 @@ async def create_job(
     idempotency_key: str | None = None,
     finally_: Handler | None = None,
     on_failure: Handler | None = None,
-    tags: Mapping[str, str] | None = None,
-    owner: str | None = None,
 ) -> Job:
     """Submit a job: its entry (a task, several, a group, a function or its path) with all predecessors.
 
     An iterator of tasks may be larger than memory: it is read in slices within one transaction. Tasks may depend on
     earlier ones, and groups may grow across slices. `finally_` runs when all tasks have ended in any way, `on_failure`
-    if one of them has failed. `tags` and `owner` are filters of job lists.
+    if one of them has failed.
     """
-    return await submit_entry(
-        name, entry, finally_, on_failure, labels=check_labels(f"The job {name!r:.80}", tags, owner),
-        timeout_seconds=timeout_seconds, idempotency_key=idempotency_key,
-    )  # fmt: skip
-
-
-async def submit_entry(
-    name: str,
-    entry: Node | str | Callable[..., object] | Sequence[Node] | Iterator[Node],
-    finally_: Handler | None = None,
-    on_failure: Handler | None = None,
-    *,
-    labels: Mapping[str, str] | None = None,
-    timeout_seconds: float | None = None,
-    idempotency_key: str | None = None,
-    trigger: str | None = None,
-    concurrency: int | None = None,
-    when_busy: WhenBusy = "queue",
-) -> Job:
-    """`create_job`, with the JSON text of what has started the job."""
     _check_name(name)
     check_timeout(f"The job {name!r}", timeout_seconds)
-    new_job = NewJob(
-        get_snowflake_id(), name, timeout_seconds=timeout_seconds or get_settings().job_default_timeout_seconds,
-        idempotency_key=idempotency_key, tags=dump_labels(labels or {}), trigger=trigger,
-        concurrency=concurrency, when_busy=when_busy,
-    )  # fmt: skip
     has_handlers = finally_ is not None or on_failure is not None
     if isinstance(entry, Iterator):
         if has_handlers:
@@ -111,16 +78,17 @@ async def submit_entry(
                 f"The job {name!r} is read from an iterator and has finally_ or on_failure.",
                 remedy="Give its tasks as a list: the handlers depend on all of them.",
             )
-        return await _create_by_slices(_make_child(new_job, None), cast("Iterator[Node]", entry))
+        return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
     nodes = _entry_nodes(entry)
     submitted = next((node for node in nodes if node.submitted), None)
     if submitted is not None:
         return await _find_submitted_job(submitted, name, idempotency_key)
-    if has_handlers or has_compensation(nodes):
+    if has_handlers:
         nodes = [*nodes, *make_job_handlers(nodes, finally_, on_failure)]
     collected = collect_unsubmitted(nodes)
     plan, names = make_plan(collected)
-    new_job = _make_child(new_job, plan)
+    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
+    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
     async with (
         share_argument_tables(table_arguments(plan, collected)) as shared,
         current_or_new_context() as context,
@@ -135,25 +103,7 @@ async def submit_entry(
             shared.unshare_tables()
         row = await queries.get_job(connection, job_id)
     assert row is not None  # noqa: S101
-    if (scope := current_scope()) is not None:
-        scope.child_ids.add(job_id)
     return Job.from_row(row)
-
-
-def _make_child(job: NewJob, plan: Plan | None) -> NewJob:
-    """The new job; in a task, as a child of that task.
-
-    A retried attempt finds its children again by the key: the name, the arguments, and the number of equal calls.
-    """
-    scope = current_scope()
-    if scope is None:
-        return job
-    key = job.idempotency_key
-    if key is None and plan is not None:
-        digest = digest_plan(plan)
-        scope.child_calls[job.name, digest] += 1
-        key = f"child {scope.lease.task_id} {digest} {scope.child_calls[job.name, digest]}"
-    return replace(job, org_id=scope.org_id, idempotency_key=key, parent=scope.lease)
 
 
 def _trace_submission(job: NewJob, tasks: int | None = None) -> None:
@@ -193,7 +143,11 @@ def _check_name(name: object) -> None:
         )
 
 
-async def _create_by_slices(new_job: NewJob, nodes: Iterator[Node]) -> Job:
+async def _create_by_slices(
+    name: str, nodes: Iterator[Node], timeout_seconds: float | None, idempotency_key: str | None
+) -> Job:
+    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
+    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
     async with (
         AsyncExitStack() as shared_stack,
         current_or_new_context() as context,
@@ -244,20 +198,12 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 1 << 63
 
 
-async def list_jobs(
-    status: JobStatus | str | None = None,
-    *,
-    tags: Mapping[str, str] | None = None,
-    owner: str | None = None,
-    limit: int = 100,
-    before: int | None = None,
-) -> list[Job]:
-    """Jobs, newest first, with all of the `tags` and this owner; `before` (an id) continues where a page ended."""
+async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, before: int | None = None) -> list[Job]:
+    """Jobs, newest first; `before` (an id) continues where a page ended."""
     async with current_or_new_context() as context, context.connection() as connection:
         rows = await queries.list_jobs(
             connection,
             status=None if status is None else JobStatus(status).value,
-            labels=check_labels("The filter", tags, owner),
             before=queries.LAST_ID if before is None else before,
             limit=limit,
         )
@@ -333,23 +279,14 @@ async def enqueue(
     payload: Mapping[str, object] | None = None,
     *,
     idempotency_key: str | None = None,
-    debounce: str | None = None,
-    debounce_key: str = "",
-    debounce_merge: bool = False,
     connection: Connection | AsyncConnection | AsyncSession | None = None,
     **options: Unpack[TaskKeywords],
 ) -> int:
     """Put one item into a queue; returns its id, or that of the item that has its idempotency key.
 
-    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction. With
-    `debounce` (an interval such as "30s") it waits that long; a later item with the same key replaces its payload, or
-    is merged into it, and starts the interval again.
+    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction.
     """
     payloads = [payload or {}]
-    if debounce is not None:
-        delay = parse_debounce(type, debounce, debounce_key, idempotency_key, is_merged=debounce_merge)
-        [item] = make_items(type, payloads, [None], DEFAULT_OPTIONS.change(options))
-        return await _enqueue_debounced(item, delay, connection)
     items = make_items(type, payloads, [idempotency_key], DEFAULT_OPTIONS.change(options))
     return (await _enqueue_items(items, payloads, connection))[0]
 
@@ -366,34 +303,6 @@ async def enqueue_many(
     keys = idempotency_keys or [None] * len(payloads)
     items = make_items(type, payloads, keys, DEFAULT_OPTIONS.change(options))
     return await _enqueue_items(items, payloads, connection)
-
-
-def parse_debounce(
-    item_type: str, interval: str, key: str, idempotency_key: str | None, *, is_merged: bool
-) -> Debounce:
-    """The debounce of an item; raises SubmitError or ScheduleError."""
-    if idempotency_key is not None:
-        raise SubmitError(f"An item of type {item_type!r} has debounce and idempotency_key.", remedy="Use one of them.")
-    if not key.isprintable() or len(key) > KEY_CHARACTERS:
-        raise SubmitError(
-            f"The debounce_key {key[:50]!a} cannot be stored.",
-            remedy=f"It has at most {KEY_CHARACTERS} printable characters.",
-        )
-    return Debounce(parse_interval(interval).total_seconds(), key, is_merged)
-
-
-async def _enqueue_debounced(
-    item: NewTask, debounce: Debounce, connection: Connection | AsyncConnection | AsyncSession | None
-) -> int:
-    if TABLE_ID_KEY in item.kwargs:
-        raise SubmitError(
-            f"An item of type {item.type!r} has debounce and an Object in its payload.",
-            remedy="Pass the name of a named Object.",
-        )
-    if connection is None:
-        async with current_or_new_context() as context, context.connection() as own_connection:
-            return await enqueue_debounced(own_connection, item, debounce)
-    return await enqueue_debounced(await _driver_connection(connection), item, debounce)
 
 
 def make_items(

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.graph import Job, Node, Task
-from aaiclick.store.engine.leases import WAIT_ARGUMENT
+from aaiclick.orchestration.graph import Node, Task
 from aaiclick.store.engine.result_placeholders import TASK_RESULT
 
 T = TypeVar("T")
@@ -21,7 +20,6 @@ REFERENCES = ("object", "view")
 MAX_BYTES = 64 << 20
 
 FAILURE = "failure"
-WAIT_FOR_JOB = "aaiclick.orchestration.waits.run_wait_for_job"
 
 
 class FailureArgument:
@@ -35,8 +33,6 @@ def serialise_arguments(kwargs: Mapping[str, object], where: str) -> tuple[str, 
     """JSON text of `kwargs`, and the tasks that provide results for it; raises SubmitError with the key."""
     if not kwargs:
         return "{}", []
-    if WAIT_ARGUMENT in kwargs:
-        raise SubmitError(f"{where} has an argument {WAIT_ARGUMENT!r}.", remedy="Rename it: waits use this name.")
     required_tasks: list[Task] = []
     try:
         fields = {
@@ -76,17 +72,6 @@ def iter_instances(value: object, value_type: type[T]) -> Iterator[T]:
     elif isinstance(value, list | tuple) and not is_plain(items := cast("list[object]", value)):
         for item in items:
             yield from iter_instances(item, value_type)
-
-
-def await_jobs(value: Any) -> Any:
-    """The value with a task that waits for the result in place of each job, in nested lists and dicts."""
-    if next(iter_instances(value, Job), None) is None:
-        return value
-    if isinstance(value, Job):
-        return Task(WAIT_FOR_JOB, {"job_id": str(value.id)}, name=value.name)
-    if isinstance(value, dict):
-        return {key: await_jobs(item) for key, item in cast("dict[Any, Any]", value).items()}
-    return [await_jobs(item) for item in cast("list[Any]", value)]
 
 
 def is_plain(items: Sequence[object]) -> bool:

@@ -22,23 +22,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, overload
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
-from aaiclick.data.compile.data_tests import DataTest
 from aaiclick.errors import ScheduleError, SubmitError
-from aaiclick.orchestration.api import submit_entry
-from aaiclick.orchestration.arguments import await_jobs, iter_instances
+from aaiclick.orchestration.api import create_job
+from aaiclick.orchestration.arguments import iter_instances
 from aaiclick.orchestration.context import get_current_context
-from aaiclick.orchestration.failure_paths import (
-    Handler,
-    add_handler,
-    has_compensation,
-    is_handler,
-    make_job_handlers,
-)
+from aaiclick.orchestration.failure_paths import Handler, add_handler, is_handler, make_job_handlers
 from aaiclick.orchestration.function_check import (
     check_function,
     check_keywords,
@@ -48,13 +41,10 @@ from aaiclick.orchestration.function_check import (
 )
 from aaiclick.orchestration.graph import Group, Job, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
-from aaiclick.orchestration.job_labels import check_labels, make_call_trigger
 from aaiclick.orchestration.parameters import JobParameters
 from aaiclick.orchestration.schedule_spec import ScheduleKeywords, ScheduleSpec
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
-from aaiclick.orchestration.tested_results import add_tests
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
-from aaiclick.store.enums import WhenBusy
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
 P = ParamSpec("P")
@@ -76,20 +66,13 @@ def add_to_built_job(node: Node) -> None:
 class TaskFunction(Generic[P, R]):
     """Function decorated with @task: its calls return Tasks."""
 
-    def __init__(
-        self,
-        function: Callable[P, object],
-        options: TaskOptions,
-        on_failure: Handler | None = None,
-        compensate: Callable[..., object] | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[P, object], options: TaskOptions, on_failure: Handler | None = None) -> None:
         check_function(function, "@task")
         options.check(f"The task {function.__name__}")
         functools.update_wrapper(self, function)
         self.function = function
         self.task_options = options
         self._on_failure = on_failure
-        self._compensate = compensate
         self._signature = inspect.signature(function)
         self._item_count = count_items(function)
 
@@ -103,10 +86,9 @@ class TaskFunction(Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise describe_call_error(self.function, error) from None
-        arguments = to_plain_arguments(self.function, await_jobs(self._named_arguments(bound)))
+        arguments = to_plain_arguments(self.function, self._named_arguments(bound))
         task = Task(entrypoint_of(self.function), arguments, name=self.function.__name__, options=self.task_options)
         task.item_count = self._item_count
-        task.compensate = self._compensate
         if self._on_failure is not None:
             add_handler(task, self._on_failure, "failed")
         add_to_built_job(task)
@@ -115,7 +97,7 @@ class TaskFunction(Generic[P, R]):
     def options(self, **changes: Unpack[TaskKeywords]) -> TaskFunction[P, R]:
         """The same function with some other options, for some calls."""
         check_keywords(changes, TaskKeywords.__annotations__, f"{self.function.__name__}.options()")
-        return TaskFunction(self.function, self.task_options.change(changes), self._on_failure, self._compensate)
+        return TaskFunction(self.function, self.task_options.change(changes), self._on_failure)
 
     def _named_arguments(self, bound: inspect.BoundArguments) -> dict[str, object]:
         arguments = dict(bound.arguments)
@@ -135,57 +117,37 @@ def task(function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
 @overload
 def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 @overload
-def task(
-    *,
-    on_failure: Handler | None = None,
-    compensate: Callable[..., object] | None = None,
-    tests: Sequence[DataTest] = (),
-    **options: Unpack[TaskKeywords],
-) -> _Decorator: ...
+def task(*, on_failure: Handler | None = None, **options: Unpack[TaskKeywords]) -> _Decorator: ...
 def task(
     function: Callable[..., object] | None = None,
     /,
     *,
     on_failure: Handler | None = None,
-    compensate: Callable[..., object] | None = None,
-    tests: Sequence[DataTest] = (),
     **options: Unpack[TaskKeywords],
 ) -> Any:
     """Decorator: calls of the function return Tasks with these options.
 
-    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure. `compensate` undoes the
-    completed task if its job fails: its parameters are named like those of the task, or `result`.
-    `tests` are data tests of the returned rows (`aaiclick.data.expectations`): if one fails, so does the task,
-    without retries.
+    `on_failure` runs when the task has finally failed; its first parameter is the TaskFailure.
     """
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
     check_keywords(options, TaskKeywords.__annotations__, "@task")
-    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure, compensate, tests)
+    return _Decorator(DEFAULT_OPTIONS.change(options), on_failure)
 
 
 class _Decorator:
     """Decorator returned by `@task(...)`."""
 
-    def __init__(
-        self,
-        options: TaskOptions,
-        on_failure: Handler | None,
-        compensate: Callable[..., object] | None,
-        tests: Sequence[DataTest],
-    ) -> None:
+    def __init__(self, options: TaskOptions, on_failure: Handler | None) -> None:
         self._options = options
         self._on_failure = on_failure
-        self._compensate = compensate
-        self._tests = tuple(tests)
 
     @overload
     def __call__(self, function: Callable[P, Awaitable[R]], /) -> TaskFunction[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
     def __call__(self, function: Callable[..., object], /) -> Any:
-        tested = add_tests(function, self._tests) if self._tests else function
-        return TaskFunction[Any, Any](tested, self._options, self._on_failure, self._compensate)
+        return TaskFunction[Any, Any](function, self._options, self._on_failure)
 
 
 class JobKeywords(ScheduleKeywords, total=False):
@@ -197,10 +159,6 @@ class JobKeywords(ScheduleKeywords, total=False):
     on_failure: Handler | None
     schedule: str | None
     every: str | None
-    tags: Mapping[str, str] | None
-    owner: str | None
-    concurrency: int | None
-    when_busy: WhenBusy
 
 
 def _parse_schedule(name: str, options: JobKeywords) -> ScheduleSpec | None:
@@ -217,19 +175,6 @@ def _parse_schedule(name: str, options: JobKeywords) -> ScheduleSpec | None:
     return ScheduleSpec.parse(schedule, every, **policies)
 
 
-def _check_concurrency(name: str, options: JobKeywords) -> tuple[int | None, WhenBusy]:
-    """Limit of a @job and its policy; raises SubmitError."""
-    limit, policy = options.get("concurrency"), options.get("when_busy")
-    if limit is None and policy is not None:
-        raise SubmitError(f"The job {name!r} has 'when_busy', but no limit.", remedy="Add concurrency=1.")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 10_000):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise SubmitError(f"The job {name!r} has concurrency {limit!r:.50}.", remedy="It lies between 1 and 10000.")
-    if policy not in (None, *get_args(WhenBusy)):
-        choices = ", ".join(get_args(WhenBusy))
-        raise SubmitError(f"The job {name!r} has when_busy={policy!r:.50}.", remedy=f"It is one of {choices}.")
-    return limit, policy or "queue"
-
-
 class JobFunction(Generic[P]):
     """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
@@ -241,24 +186,12 @@ class JobFunction(Generic[P]):
         self.timeout_seconds = options.get("timeout_seconds")
         self.parameters = JobParameters(function)
         self.schedule = _parse_schedule(self.name, options)
-        self.concurrency: int | None
-        self.when_busy: WhenBusy
-        self.concurrency, self.when_busy = _check_concurrency(self.name, options)
-        self.labels = check_labels(f"The job {self.name!r}", options.get("tags"), options.get("owner"))
         self._finally, self._on_failure = options.get("finally_"), options.get("on_failure")
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Validate the arguments, build and submit the job."""
         nodes = await self.build_async(*args, **kwargs)
-        return await self.submit(nodes, self.parameters.signature.bind(*args, **kwargs).arguments)
-
-    async def submit(self, nodes: Sequence[Node], arguments: Mapping[str, object], *, name: str | None = None) -> Job:
-        """Submit the nodes that `build` has created from these arguments."""
-        return await submit_entry(
-            name or self.name, nodes, timeout_seconds=self.timeout_seconds, labels=self.labels,
-            concurrency=self.concurrency, when_busy=self.when_busy,
-            trigger=make_call_trigger(self.function, arguments),
-        )  # fmt: skip
+        return await create_job(self.name, nodes, timeout_seconds=self.timeout_seconds)
 
     def build(self, *args: P.args, **kwargs: P.kwargs) -> list[Node]:
         """Tasks and groups of the job, without submitting them; an `async` function runs on a new event loop."""
@@ -297,7 +230,7 @@ class JobFunction(Generic[P]):
         return self.function(*bound.args, **bound.kwargs)
 
     def _add_handlers(self, nodes: list[Node], *args: P.args, **kwargs: P.kwargs) -> list[Node]:
-        if self._finally is None and self._on_failure is None and not has_compensation(nodes):
+        if self._finally is None and self._on_failure is None:
             return nodes
         arguments = self.parameters.bind(*args, **kwargs).arguments
         return [*nodes, *make_job_handlers(nodes, self._finally, self._on_failure, arguments)]

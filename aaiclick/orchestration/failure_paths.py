@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.arguments import FAILURE_ARGUMENT
-from aaiclick.orchestration.compensation import make_compensator
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.handlers import entrypoint_of
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
-from aaiclick.store.engine.retry import COMPENSATOR
 from aaiclick.store.task_options import DEFAULT_OPTIONS, HANDLER_RULES, TaskOptions, When
 
 Handler: TypeAlias = Task | str | Callable[..., object]
@@ -104,31 +102,34 @@ def make_job_handlers(
     on_failure: Handler | None,
     arguments: Mapping[str, object] | None = None,
 ) -> list[Task]:
-    """Handlers of a whole job: they depend on all of its tasks, and the final task on the other handlers too."""
+    """Handlers of a whole job: they depend on all of its tasks, and the final task on the failure handler too."""
     handlers: list[Task] = []
-    if any(is_compensator(node) for node in nodes):  # the handlers of a @job were made by its function
-        return handlers
-    compensator = make_compensator([node for node in collect_unsubmitted(nodes) if isinstance(node, Task)])
     for handler, when in ((on_failure, "failed"), (finally_, "ended")):
         if handler is not None:
             task = make_handler(handler, cast("When", when), arguments)
             covered = [node for node in collect_unsubmitted(nodes) if isinstance(node, Task) and node is not task]
             task.depends_on(*covered, *handlers)
             handlers.append(task)
-        if when == "failed" and compensator is not None:
-            handlers.append(compensator)
     return handlers
-
-
-def has_compensation(nodes: Sequence[Node]) -> bool:
-    """Whether a task of a job is undone after a failure, and the handler for it is missing."""
-    tasks = [node for node in collect_unsubmitted(nodes) if isinstance(node, Task)]
-    return any(task.compensate is not None for task in tasks) and not any(map(is_compensator, tasks))
-
-
-def is_compensator(node: Node) -> bool:
-    return isinstance(node, Task) and node.entrypoint == COMPENSATOR
 
 
 def is_handler(task: Task) -> bool:
     return task.options.when in HANDLER_RULES
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """The final failure of a task, as the argument of a failure handler or of a dependent of a non-critical task."""
+
+    task_id: int
+    type: str
+    status: str
+    attempt: int
+    error: str
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> TaskFailure | None:
+        """None for a final task that ran without a failure."""
+        if "task_id" not in fields:
+            return None
+        return cls(int(fields["task_id"]), *(fields[name] for name in ("type", "status", "attempt", "error")))

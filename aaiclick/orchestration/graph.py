@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 from uuid import UUID
 
 from aaiclick.errors import SubmitError
@@ -22,9 +22,6 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
 from aaiclick.store.select_metaclass import Selectable
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
-
-if TYPE_CHECKING:
-    from aaiclick.api.jobs import GroupProgress
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
@@ -141,9 +138,9 @@ class Task(Placeholder, Node):
     """One call of a function, executed by a worker."""
 
     __slots__ = (
-        "attempt", "claimed_at", "compensate", "completed_at", "created_at", "entrypoint", "error", "failures", "group",
-        "group_id", "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at",
-        "status", "type", "worker_id",
+        "attempt", "claimed_at", "completed_at", "created_at", "entrypoint", "error", "failures", "group", "group_id",
+        "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at", "status",
+        "type", "worker_id",
     )  # fmt: skip
     kind = "task"
 
@@ -163,8 +160,6 @@ class Task(Placeholder, Node):
         self.kwargs: dict[str, Any] = dict(kwargs or {})
         self.options = options
         self.idempotency_key: str | None = None
-        self.compensate: Callable[..., object] | None = None
-        """Function that undoes the task if its job fails after it has completed."""
         self.item_count = 0
         """Number of items, if the function is annotated to return a tuple."""
         self.group: Group | None = None
@@ -229,15 +224,13 @@ class Job(metaclass=Selectable):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: str | None = None
-    parent_job_id: int | None = None
-    parent_task_id: int | None = None
 
     @classmethod
     def from_row(cls, row: Any) -> Job:
         return cls(
             row["id"], row["name"], JobStatus(row["status"]), row["org_id"], row["total_tasks"], row["open_tasks"],
             row["failed_tasks"], row["cancelled_tasks"], row["timeout_seconds"], row["created_at"], row["started_at"],
-            row["completed_at"], row["error"], row["parent_job_id"], row["parent_task_id"],
+            row["completed_at"], row["error"],
         )  # fmt: skip
 
     async def refresh(self) -> Job:
@@ -262,10 +255,6 @@ class Job(metaclass=Selectable):
     async def logs(self) -> str:
         """Output of the job's tasks so far."""
         return await _handle().read_logs(self)
-
-    async def progress(self) -> list[GroupProgress]:
-        """Numbers of tasks of each group; the group "" has the tasks without a group."""
-        return await _handle().load_progress(self)
 
     async def cancel(self) -> bool:
         """Cancel the job; False if it had ended before."""

@@ -11,21 +11,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from aaiclick.api.jobs import GroupProgress
 from aaiclick.errors import JobFailedError, NotFoundError
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.graph import Job
-from aaiclick.orchestration.retry_policy import PermanentError
-from aaiclick.orchestration.task_context import SuspendTask, TaskScope, current_scope
 from aaiclick.store.engine import control, queries
-from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, Wait
 from aaiclick.store.enums import Cancellation, JobStatus
 
 POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
 MAX_RESULTS = 1_000
 MAX_LOGS = 1_000
-PROGRESS_FIELDS = ("total", "completed", "running", "failed", "cancelled", "rows", "seconds")
 
 
 async def refresh_job(job: Job) -> None:
@@ -40,13 +35,7 @@ async def refresh_job(job: Job) -> None:
 
 
 async def wait_for_job(job: Job, timeout_seconds: float | None) -> None:
-    """Wait until a job has ended; raises TimeoutError. A task that waits for its child is suspended."""
-    scope = current_scope()
-    if scope is not None and job.parent_task_id == scope.lease.task_id:
-        await refresh_job(job)
-        if job.completed_at is None:
-            raise _suspend(scope, job, timeout_seconds)
-        return
+    """Wait until a job has ended; raises TimeoutError."""
     pause = POLL_SECONDS
     async with asyncio.timeout(timeout_seconds), current_or_new_context():
         await refresh_job(job)
@@ -54,20 +43,6 @@ async def wait_for_job(job: Job, timeout_seconds: float | None) -> None:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, MAX_POLL_SECONDS)
             await refresh_job(job)
-
-
-def _suspend(scope: TaskScope, job: Job, timeout_seconds: float | None) -> BaseException:
-    """What ends the attempt: a wait for the child, or the reason why it cannot wait (again)."""
-    awaited = (scope.wait_state or {}).get("job")
-    if awaited is not None and int(awaited["id"]) not in scope.child_ids:
-        return PermanentError(
-            f"The task waited for its child job {awaited['id']} and was called again, but has submitted others.",
-            remedy="A task that awaits a child is called from its start: submit the same jobs with the same arguments, "
-            "or return the job instead of awaiting it.",
-        )
-    if timeout_seconds is not None and scope.wait_state is not None and awaited is None:
-        return TimeoutError(f"Job {job.id} has not ended within {timeout_seconds:g} s.")
-    return SuspendTask(Wait("job", MAX_WAIT_SECONDS if timeout_seconds is None else timeout_seconds, job_id=job.id))
 
 
 async def load_result(job: Job, annotation: object) -> Any:
@@ -114,13 +89,6 @@ async def read_logs(job: Job) -> str:
 def _read_files(paths: list[tuple[str, Path]]) -> str:
     texts = ((name, path.read_text(errors="replace")) for name, path in paths if path.is_file())
     return "\n".join(f"--- {name}\n{text}" for name, text in texts)
-
-
-async def load_progress(job: Job) -> list[GroupProgress]:
-    """Progress of the groups of a job."""
-    async with current_or_new_context() as context, context.connection() as connection:
-        rows = await queries.load_job_progress(connection, job.id)
-    return [GroupProgress(**{"group": row["name"], **{name: row[name] for name in PROGRESS_FIELDS}}) for row in rows]
 
 
 async def cancel(job: Job) -> bool:

@@ -6,12 +6,10 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from aaiclick.orchestration.job_labels import MAX_TRIGGER_BYTES, registered_labels
 from aaiclick.orchestration.schedule_spec import format_nominal, nominal_times_of
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.job_functions import find_job_function
 from aaiclick.store.engine.new_jobs import NewJob
 from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.submit import submit_job
@@ -41,18 +39,13 @@ async def start_run(
         item = NewTask(run_id, schedule["item_type"], kwargs=kwargs, idempotency_key=key, options=options)
         (started_id,) = await enqueue_tasks(connection, [item], schedule["org_id"])
         return started_id, started_id == run_id
-    entrypoint: str = schedule["entrypoint"]
-    trigger = {"kind": cause, "schedule": schedule["name"], "nominal": moment, "entrypoint": entrypoint}
-    if len(kwargs) <= MAX_TRIGGER_BYTES:
-        trigger["arguments"] = json.loads(kwargs)
-    function = await find_job_function(connection, schedule["org_id"], entrypoint)
+    trigger = {"kind": cause, "schedule": schedule["name"], "nominal": moment}
     timeout = schedule["timeout_seconds"] or get_settings().job_default_timeout_seconds
     job = NewJob(
         run_id, schedule["job_name"], schedule["org_id"], timeout, key, trigger=json.dumps(trigger),
-        schedule_id=schedule["id"], tags=None if function is None else registered_labels(function),
-        concurrency=None if function is None else function["concurrency"],
-        when_busy="queue" if function is None else function["when_busy"],
+        schedule_id=schedule["id"],
     )  # fmt: skip
+    entrypoint: str = schedule["entrypoint"]
     task = NewTask(get_snowflake_id(), entrypoint, entrypoint, kwargs, options=options)
     started_id = await submit_job(connection, job, Plan([task], [], []), {task.id: entrypoint})
     return started_id, started_id == run_id

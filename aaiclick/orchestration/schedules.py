@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import ModuleType
@@ -233,23 +233,16 @@ def _iter_modules(module_name: str) -> Iterator[ModuleType]:
 
 
 async def sync_schedules(
-    connection: Connection,
-    org_id: UUID,
-    module: str,
-    declared: Sequence[NewSchedule],
-    *,
-    modules: Collection[str] | None = None,
-    dry_run: bool = False,
+    connection: Connection, org_id: UUID, module: str, declared: Sequence[NewSchedule], *, dry_run: bool = False
 ) -> SyncResult:
-    """Make the schedules of a module those that its code declares; with `modules` only those of these submodules.
+    """Make the schedules of a module those that its code declares.
 
     Schedules of jobs that are gone are stopped and marked as missing, not deleted. Schedules made at run time are not
     changed.
     """
     result: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "missing": []}
     async with failpoints.transaction(connection, "sync_schedules"):
-        rows = await store.list_declared_schedules(connection, org_id, module)
-        existing = {row["name"]: row for row in rows if modules is None or row["declared_in"] in modules}
+        existing = {row["name"]: row for row in await store.list_declared_schedules(connection, org_id, module)}
         for new in sorted(declared, key=lambda item: item.name):
             row = existing.pop(new.name, None)
             if row is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from uuid import UUID
 
 from aaiclick.orchestration.handlers import Function
 from aaiclick.orchestration.redaction import Redactor
-from aaiclick.store.engine.leases import Lease, Wait
+from aaiclick.store.engine.leases import Lease
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.gateway.attempt import AttemptGateway
@@ -36,23 +35,8 @@ class TaskScope:
     """Publishes rows and emits their event: rows, cursor, output. Set for sources of DAGs."""
     wait_state: Mapping[str, Any] | None = None
     """The outcome of the wait that an earlier attempt began."""
-    child_calls: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    """Number of child jobs that the attempt has submitted, by name and digest of their tasks."""
-    child_ids: set[int] = field(default_factory=set[int])
-    """Child jobs that the attempt has submitted, or found again."""
     effects: str | None = None
     """Effects that the completion writes along with the result (`Success.effects`), set by the running code."""
-
-
-class SuspendTask(BaseException):
-    """Ends an attempt that waits for a child job: the function is called again when the child has ended.
-
-    Not an Exception, so that `except Exception` in the code of a task does not catch it.
-    """
-
-    def __init__(self, wait: Wait) -> None:
-        super().__init__(wait)
-        self.wait = wait
 
 
 class JsonResult(dict[str, Any]):

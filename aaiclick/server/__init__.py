@@ -43,7 +43,6 @@ Background:
 - `reconnect`: background work over a connection that is re-established after outages
 - `change_feed`: feed of job changes for server-sent events
 - `notifications`: notifier for workers that long-poll for work
-- `notification_sender`: notification sender, for installations where workers have no database
 - `event_router`: event router, for installations where workers have no database
 - `worker_clickhouse_users`: ClickHouse credentials of remote workers
 """

@@ -52,7 +52,6 @@ def create_app(app_state: AppState) -> FastAPI:
             app_state.change_feed.run,
             app_state.work_notifier.run,
             app_state.event_router.run,
-            app_state.notification_sender.run,
             app_state.worker_credentials.run,
             ui_state.history.run,
             compile_all,

@@ -24,7 +24,6 @@ from aaiclick.server.change_feed import ChangeFeed
 from aaiclick.server.csrf import is_cross_site_change
 from aaiclick.server.event_router import ServerEventRouter
 from aaiclick.server.listen_address import is_loopback
-from aaiclick.server.notification_sender import ServerNotificationSender
 from aaiclick.server.notifications import WorkNotifier
 from aaiclick.server.query_limits import QueryLimiter
 from aaiclick.server.worker_clickhouse_users import WorkerCredentials
@@ -59,7 +58,6 @@ class AppState:
         self.change_feed = ChangeFeed(postgres, self.closing)
         self.work_notifier = WorkNotifier(postgres, self.closing)
         self.event_router = ServerEventRouter(postgres)
-        self.notification_sender = ServerNotificationSender(postgres)
         self.queue_depths = QueryCache()
         self.health_cache = QueryCache(max_ttl_seconds=1.0)  # also after a check that timed out
         self._tenants: TenantDatabases | None = None

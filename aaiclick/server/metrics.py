@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
-from aaiclick.store.enums import BUCKETS, AttemptOutcome, Severity
+from aaiclick.store.enums import BUCKETS, AttemptOutcome
 from aaiclick.store.metrics import MetricRows, load_metrics
 
 if TYPE_CHECKING:
@@ -76,15 +76,6 @@ class MetricsCollector:
         yield depth
         yield GaugeMetricFamily("events_pending", "Events that wait for the router.", figures.events["Pending"])
         yield GaugeMetricFamily("events_failed", "Events that could not be routed.", figures.events["Failed"])
-        incidents = GaugeMetricFamily("incidents_open", "Open incidents by severity.", labels=["severity"])
-        counts = {row["severity"]: row["count"] for row in figures.incidents}
-        for severity in get_args(Severity):
-            incidents.add_metric([severity], counts.get(severity, 0))
-        yield incidents
-        yield GaugeMetricFamily("datasets_late", "Datasets with an overdue update.", figures.late_datasets)
-        yield GaugeMetricFamily(
-            "data_tests_blocked", "Data tests that blocked the last update of their partition.", figures.blocked_tests
-        )
         active = sum(row["active"] for row in figures.workers)
         yield GaugeMetricFamily("workers_active", "Workers with a heartbeat in time.", active)
         yield _execution_summary(figures)

@@ -38,7 +38,6 @@ class TaskKeywords(TypedDict, total=False):
     concurrency_limit: int | None
     critical: bool
     when: When | None
-    repeatable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,6 @@ class TaskOptions:
     critical: bool = True
     when: When | None = None
     """None: "all"."""
-    repeatable: bool = False
-    """Without retries: whether an attempt that was interrupted may run again."""
 
     def change(self, keywords: TaskKeywords) -> TaskOptions:
         """These options with others from keyword arguments; raises TypeError for unknown ones."""
@@ -113,16 +110,12 @@ class TaskOptions:
     @classmethod
     def from_json(cls, text: str) -> TaskOptions:
         """Options from the text of `to_json`."""
-        return DEFAULT_OPTIONS.with_json(json.loads(text))
-
-    def with_json(self, fields: Mapping[str, Any]) -> TaskOptions:
-        """These options with the fields of `to_json`."""
-        values = dict(fields)
+        values: dict[str, Any] = json.loads(text)
         if (policy := values.get("retry_policy")) is not None:
             values["retry_policy"] = json.dumps(policy)
         if (run_at := values.get("run_at")) is not None:
             values["run_at"] = datetime.fromisoformat(run_at)
-        return replace(self, **values)
+        return replace(DEFAULT_OPTIONS, **values)
 
     def to_json(self) -> dict[str, object]:
         """Options that differ from the default, as fields of a JSON object."""
@@ -145,7 +138,6 @@ OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "concurrency_key": ((str,), "text"),
     "concurrency_limit": ((int,), "a whole number"),
     "critical": ((bool,), "True or False"),
-    "repeatable": ((bool,), "True or False"),
 }
 """Types of the values of TaskKeywords, and their description."""
 

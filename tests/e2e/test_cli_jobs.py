@@ -183,7 +183,7 @@ def test_waiting_task_is_explained(project):
         (["run", "no_such_module.job"], 2, "cannot be imported"),
         (["run", "project.no_such_job"], 2, "Its jobs and tasks: say, fragile, greet, careful"),
         (["run", "project.greet", "--arg", "words"], 2, "write NAME=VALUE"),
-        (["run", "project.greet", "--arg", "wrods=[]"], 2, "Its signature is greet(words: list[str])"),
+        (["run", "project.greet", "--arg", "wrods=[]"], 2, "Signature: greet(words: list[str])"),
         (["run", "project"], 2, "Add the function"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -9,8 +9,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def write_examples(directory: Path) -> None:
-    text = README.read_text() + (README.parent / "docs" / "testing.md").read_text()
-    examples = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL)
+    examples = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README.read_text(), re.DOTALL)
     assert [name for name, _ in examples] == ["trips.py", "test_trips.py"]
     for name, code in examples:
         (directory / name).write_text(code)

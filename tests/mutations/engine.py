@@ -10,8 +10,6 @@ SECRETS = "tests/integration/catalog/test_secrets_run.py"
 FOREIGN = "tests/integration/runtimes/test_external_parquet.py"
 CLEANUP = "tests/integration/lifecycle/test_cleanup.py"
 ENDING = "tests/integration/catalog/test_crash_recovery.py::test_repeated_completion_writes_effects_once"
-SCHEMA = "aaiclick/store/migrations/versions/0001_initial.sql"
-LINKED_FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token\n          AND t.job_id = ANY (eligible)"
 FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token"
 END = """\
         async with failpoints.transaction(connection, "end"):
@@ -43,15 +41,6 @@ ENGINE_MUTATIONS = (
         "the attempt and the token in `finish_tasks`", f"{SQL}/finish_tasks.sql", FENCE,
         "AND t.lease_token IS NOT NULL",
         (f"{ENGINE}/test_acknowledge.py",),
-    ),
-    Mutation(
-        "the fence in `complete_linked_tasks`", SCHEMA, LINKED_FENCE, "AND t.job_id = ANY (eligible)",
-        (f"{ENGINE}/test_acknowledge.py",),
-    ),
-    Mutation(
-        "the graph lock of `complete_linked_tasks`", SCHEMA,
-        "PERFORM pg_advisory_xact_lock_shared(j.id) FROM unnest(eligible) AS j (id);", "",
-        (f"{ENGINE}/test_interleavings.py",),
     ),
     Mutation(
         "the fence in `fail_tasks`", f"{SQL}/fail_tasks.sql", FENCE, "AND t.lease_token IS NOT NULL",
@@ -208,7 +197,7 @@ ENGINE_MUTATIONS = (
         (f"{SECRETS}::test_definition_of_another_organisation_is_not_found",),
     ),
     Mutation(
-        "secrets: types in queries are types", "aaiclick/catalog/execution/output_writer.py",
+        "secrets: types in queries are types", "aaiclick/catalog/execution/definition_task.py",
         "if wrong is not None:", "if False:",
         (f"{SECRETS}::test_invalid_type_reaches_no_query",),
     ),

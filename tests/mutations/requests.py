@@ -170,6 +170,6 @@ REQUEST_MUTATIONS = (
     ),
     Mutation(
         "schema: a downgrade asks first", MIGRATE, 'if arguments.command == "downgrade" and not arguments.yes:',
-        "if False:", ("tests/e2e/test_cli_errors.py::test_foreign_databases_and_downgrades_require_confirmation",),
+        "if False:", ("tests/e2e/test_cli_errors.py::test_downgrade_requires_confirmation",),
     ),
 )  # fmt: skip

@@ -54,7 +54,7 @@ def test_error_headline_omits_the_remedy_in_tables(error: str | None, line: str)
 def test_job_results_are_json_values_or_text(words: str, value, capsys) -> None:
     times = ("restarted_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
     job = Job(
-        **dict.fromkeys((*times, "timeout_seconds", "error", "parent_job_id", "parent_task_id")),
+        **dict.fromkeys((*times, "timeout_seconds", "error")),
         id=1, name="j", status="COMPLETED", created_at=datetime(2026, 1, 1, tzinfo=UTC),
         total_tasks=4, open_tasks=0, failed_tasks=0, cancelled_tasks=0,
     )  # fmt: skip

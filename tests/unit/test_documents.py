@@ -117,7 +117,7 @@ def heading_anchors(page: Path) -> set[str]:
 def test_every_command_shown_exists(page):
     text = page.read_text()
     blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", text, re.DOTALL) + re.findall(r"^    (.*)$", text, re.MULTILINE)
-    commands = re.findall(r"^aaiclick ([a-z]+)(?: ([a-z-]+))?", "\n".join(blocks), re.MULTILINE)
+    commands = re.findall(r"^aaiclick ([a-z]+)(?: ([a-z]+))?", "\n".join(blocks), re.MULTILINE)
     context = click.Context(cli)
     for name, subcommand in commands:
         command = cli.get_command(context, name)

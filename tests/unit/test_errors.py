@@ -10,9 +10,9 @@ from aaiclick.data import errors as data_errors
 from aaiclick.errors import AaiclickError
 
 EXIT_CODES = {
-    1: """AaiclickError SchemaError ConflictError SecretError DeliveryError LeaseLost DeployError DataError
-        StaleObjectError ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
-        IngestError QueryError DataTestError UserCodeError JobFailedError""",
+    1: """AaiclickError SchemaError ConflictError SecretError LeaseLost DeployError DataError StaleObjectError
+        ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
+        IngestError QueryError UserCodeError JobFailedError""",
     2: """SettingsError HomeError EntrypointError SubmitError PlaceholderError PlaceholderAttributeError
         CycleError LimitError ScheduleError RequestError
         CatalogError AnalysisLimitError DagError OperatorError DatasetError QueryRefusedError LineageError

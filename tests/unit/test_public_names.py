@@ -6,7 +6,7 @@ import pytest
 
 PUBLIC = {
     "aaiclick": ["__version__"],
-    "aaiclick.client": ["AsyncClient", "Client", "JobHandle"],
+    "aaiclick.client": ["AsyncClient", "Client"],
     "aaiclick.local": [
         "clickhouse_endpoint",
         "close_stack_connections",
@@ -21,7 +21,6 @@ PUBLIC = {
     "aaiclick.orchestration": [
         "Branch",
         "Context",
-        "Decision",
         "Dependency",
         "Group",
         "Health",
@@ -38,7 +37,6 @@ PUBLIC = {
         "Worker",
         "WorkerStatus",
         "add_task_to_job",
-        "approval",
         "cancel_job",
         "create_job",
         "create_task",

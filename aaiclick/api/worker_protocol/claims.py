@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, ApiModel, RequestModel
+from aaiclick.api.field_types import MAX_ITEMS, RequestModel
 from aaiclick.api.worker_protocol.field_types import LeaseSeconds, LeasesRequest, Queues, WaitSeconds
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.endpoints import ClickHouseEndpoint
@@ -35,7 +35,7 @@ class ExchangeRequest(ClaimOptions):
     released: Annotated[list[Lease], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
 
 
-class ClickHouseAccess(ApiModel):
+class ClickHouseAccess(BaseModel):
     """ClickHouse database and user for the Objects of the organisation, or why there are none."""
 
     clickhouse: ClickHouseEndpoint | None = Field(
@@ -66,7 +66,7 @@ class FetchResponse(ClickHouseAccess):
     lease_seconds: float = Field(description="Lifetime of the lease after each heartbeat")
 
 
-class StartResponse(ApiModel):
+class StartResponse(BaseModel):
     """Tasks with a valid lease."""
 
     ids: list[SnowflakeId]
@@ -77,7 +77,7 @@ class HeartbeatRequest(LeasesRequest):
     lease_seconds: LeaseSeconds = 90.0
 
 
-class HeartbeatResponse(ApiModel):
+class HeartbeatResponse(BaseModel):
     lost: list[SnowflakeId]
     cancelled: list[SnowflakeId]
 
@@ -89,7 +89,7 @@ class WaitRequest(RequestModel):
     wait_seconds: WaitSeconds = 25.0
 
 
-class WaitResponse(ApiModel):
+class WaitResponse(BaseModel):
     now: str
     ready: bool = Field(description="Tasks may be ready")
     cancel: bool = Field(description="Tasks are to be cancelled: the next heartbeat lists them")

@@ -60,7 +60,6 @@ from aaiclick.api.worker_protocol.workers import (
     HeldTasksResponse,
     OverdueRequest,
     OverdueResponse,
-    RegisterFunctionsRequest,
     RegisterRequest,
     RegisterResponse,
     RenewLeasesRequest,
@@ -90,7 +89,6 @@ _WORKERS, _TASKS, _NONE = f"{PREFIX}/workers", f"{PREFIX}/tasks", type(None)
 # --- supervisor -------------------------------------------------------------------------------------------------------
 
 REGISTER_WORKER = Endpoint(f"{_WORKERS}/register", RegisterRequest, RegisterResponse)
-REGISTER_FUNCTIONS = Endpoint(f"{_WORKERS}/functions", RegisterFunctionsRequest, _NONE)
 RENEW_LEASES = Endpoint(f"{_WORKERS}/renew", RenewLeasesRequest, _NONE)
 LIST_HELD_TASKS = Endpoint(f"{_WORKERS}/held-tasks", WorkerRequest, HeldTasksResponse)
 LIST_OVERDUE_TASKS = Endpoint(f"{_WORKERS}/overdue-tasks", OverdueRequest, OverdueResponse)

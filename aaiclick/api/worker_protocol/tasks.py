@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Arguments, Entrypoint, Key, Name, RequestModel
+from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Key, Name, RequestModel
 from aaiclick.api.tasks import TaskOptionFields
 from aaiclick.api.worker_protocol.field_types import Ids, LeaseRequest, TableName
 from aaiclick.store.engine.leases import Lease
@@ -84,7 +84,7 @@ class ResultsRequest(LeaseRequest):
     group_id: SnowflakeId | None = None
 
 
-class ResultsResponse(ApiModel):
+class ResultsResponse(BaseModel):
     results: list[TaskResult]
 
 
@@ -94,7 +94,7 @@ class LiteralsRequest(LeaseRequest):
     tables: Annotated[list[TableName], Field(max_length=MAX_ITEMS)]
 
 
-class LiteralsResponse(ApiModel):
+class LiteralsResponse(BaseModel):
     literals: dict[str, str] = Field(description="Encoded value by table id; tables are left out")
 
 
@@ -105,7 +105,7 @@ class StoreLiteralRequest(LeaseRequest):
     action: Literal["reserve", "replace", "abandon"]
 
 
-class StoreLiteralResponse(ApiModel):
+class StoreLiteralResponse(BaseModel):
     reservation: Reservation = Field(description="Of a `reserve`: whether the caller creates the table")
 
 
@@ -121,7 +121,7 @@ class TablesRequest(RequestModel):
     tables: Annotated[list[TableReference], Field(max_length=MAX_ITEMS)]
 
 
-class TablesResponse(ApiModel):
+class TablesResponse(BaseModel):
     tables: list[TableReferenceResult] = Field(description="In the order of the request; empty for a release")
 
 
@@ -136,5 +136,5 @@ class SecretsRequest(LeaseRequest):
     names: Annotated[list[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]], Field(max_length=100)]
 
 
-class SecretsResponse(ApiModel):
+class SecretsResponse(BaseModel):
     secrets: list[Secret]

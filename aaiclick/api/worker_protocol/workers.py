@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, field_validator
 
-from aaiclick.api.field_types import (
-    MAX_ITEMS,
-    ApiModel,
-    Entrypoint,
-    Name,
-    RequestModel,
-    RetryPolicy,
-    Seconds,
-    check_storable,
-)
-from aaiclick.api.schedules import ScheduleRequest
+from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, RetryPolicy, Seconds, check_storable
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
-from aaiclick.store.engine.job_functions import JobFunctionFields
 from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
-from aaiclick.store.enums import TERM_SECONDS, WhenBusy
+from aaiclick.store.enums import TERM_SECONDS
 from aaiclick.store.json_types import SnowflakeId
-
-MAX_CODE_MODULES = 1_000
 
 
 class RegisterRequest(RequestModel):
@@ -35,50 +20,9 @@ class RegisterRequest(RequestModel):
     pool_size: Annotated[int, Field(ge=1, le=100_000)] = 1
     version: Name | None = None
     queues: Queues = Field(default_factory=list)
-    code_version: Name | None = None
-    code_modules: Annotated[list[Name], Field(max_length=MAX_CODE_MODULES)] = Field(default_factory=list[str])
-    """Top-level modules of the worker's directory, as `name=digest`."""
 
 
-class ModuleFunction(RequestModel):
-    """A `@job` that a worker has imported."""
-
-    entrypoint: Entrypoint
-    module: Name
-    name: Name
-    documentation: Text = ""
-    parameters: dict[str, Any]
-    schedule: Text | None = None
-    timeout_seconds: Seconds | None = None
-    tags: dict[Name, Name] = Field(default_factory=dict)
-    owner: Name | None = None
-    code_version: Name | None = None
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    when_busy: WhenBusy = "queue"
-
-    @classmethod
-    def from_fields(cls, fields: JobFunctionFields) -> ModuleFunction:
-        values: dict[str, Any] = asdict(fields)
-        values |= {"parameters": json.loads(fields.parameters), "tags": json.loads(fields.tags)}
-        return cls.model_validate(values)
-
-    def to_fields(self) -> JobFunctionFields:
-        values: dict[str, Any] = self.model_dump() | {
-            "parameters": json.dumps(self.parameters),
-            "tags": json.dumps(self.tags),
-        }
-        return JobFunctionFields(**values)
-
-
-class RegisterFunctionsRequest(RequestModel):
-    """The `@job` functions of the modules that a worker has imported, and the schedules that they declare."""
-
-    modules: Annotated[list[Name], Field(max_length=MAX_ITEMS)]
-    functions: Annotated[list[ModuleFunction], Field(max_length=MAX_ITEMS)]
-    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_ITEMS)]
-
-
-class RegisterResponse(ApiModel):
+class RegisterResponse(BaseModel):
     worker_id: SnowflakeId
 
 
@@ -101,7 +45,7 @@ class RunLoopsRequest(WorkerRequest):
     """Leadership ends after this time unless it is renewed."""
 
 
-class HeldTasksResponse(ApiModel):
+class HeldTasksResponse(BaseModel):
     tasks: list[HeldLease]
 
 
@@ -109,7 +53,7 @@ class WorkersRequest(RequestModel):
     worker_ids: Annotated[list[SnowflakeId], Field(max_length=1_000)]
 
 
-class DrainingResponse(ApiModel):
+class DrainingResponse(BaseModel):
     worker_ids: list[SnowflakeId]
 
 
@@ -122,7 +66,7 @@ class OverdueRequest(WorkersRequest):
     default_timeout_seconds: Seconds = 3600.0
 
 
-class OverdueResponse(ApiModel):
+class OverdueResponse(BaseModel):
     tasks: list[OverdueTask]
 
 

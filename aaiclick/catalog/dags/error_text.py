@@ -8,7 +8,7 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from aaiclick.catalog.dags import data_tests, freshness, model
+from aaiclick.catalog.dags import model
 from aaiclick.catalog.dags.yaml_tree import Node, Path, format_path, locate_path
 from aaiclick.catalog.errors import Problem
 from aaiclick.data.errors import suggest_name
@@ -18,12 +18,6 @@ _PATTERNS = {
     model.DATASET_NAME: "Use lower-case letters, digits and _, at most 63, beginning with a letter.",
     model.RUNTIME: "Use pool, dispatcher, lambda or ecs_NAME.",
     model.IDLE_TIMEOUT: "Use never, 0, or a number with a unit: 30s, 5m, 2h, 1d.",
-    data_tests.COLUMN_REFERENCE: "Write dataset.column.",
-    data_tests.PERCENTAGE: "Use a percentage: -50%, 300%.",
-    data_tests.LAST_RUNS: "Use last_1_runs to last_30_runs.",
-    data_tests.DURATION: "Use a number with a unit: 30s, 5m, 2h, 1d.",
-    freshness.TIME_OF_DAY: "Use HH:MM, in quotes.",
-    freshness.DAYS: "Use days or ranges of days: mon-fri, or mon,wed.",
     model.GRANTED_NAME: "A secret is the name of one that the organisation was granted, never a value, variable or "
     "file. An admin sets it ('aaiclick secrets set NAME'); write secrets: [NAME].",
 }

@@ -13,12 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from aaiclick.catalog.dags.data_test_rules import has_quarantine
 from aaiclick.catalog.dags.error_text import list_problems
-from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, get_name
-from aaiclick.catalog.dags.input_references import check_input_references
-from aaiclick.catalog.dags.model import REJECTED_SUFFIX, Dag, normalize_secret_names
-from aaiclick.catalog.dags.validation import check_dag
+from aaiclick.catalog.dags.model import Dag, normalize_secret_names
+from aaiclick.catalog.dags.validation import Data, Finding, as_list, as_mapping, check_dag, get_name
 from aaiclick.catalog.dags.yaml_tree import (
     MAX_BYTES,
     MAX_PROBLEMS,
@@ -122,8 +119,7 @@ def _local_outputs(data: Data) -> set[str]:
     outputs = [
         output for definition in as_list(data.get("jobs")) for output in as_list(as_mapping(definition).get("outputs"))
     ]
-    names = {name: has_quarantine(output) for output in outputs if (name := get_name(output, "name")) is not None}
-    return {*names, *(name + REJECTED_SUFFIX for name, quarantines in names.items() if quarantines)}
+    return {name for output in outputs if (name := get_name(output, "name")) is not None}
 
 
 def _add_sql_inputs(data: Data) -> Data:
@@ -162,8 +158,6 @@ def _check_operators(data: Data, registry: OperatorRegistry) -> Iterator[Finding
             yield Finding((*path, "operator"), f"{operator} is for {only} definitions.", f"Use activation: {only}.")
         yield from _check_outputs(path, definition, operator_definition)
         yield from _check_query(path, definition, local) if operator == "sql" else _check_inputs(path, definition)
-        if operator == "python":
-            yield from check_input_references(path, definition)
 
 
 def _check_outputs(path: Path, definition: Data, operator: OperatorDefinition) -> Iterator[Finding]:

@@ -8,19 +8,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
-from aaiclick.catalog.dags.data_test_rules import check_tests, has_quarantine
-from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, get_name
-from aaiclick.catalog.dags.freshness import check_freshness
-from aaiclick.catalog.dags.model import REJECTED_SUFFIX, normalize_secret_names
+from aaiclick.catalog.dags.model import normalize_secret_names
 from aaiclick.catalog.dags.toposort import find_cycles
 from aaiclick.catalog.dags.yaml_tree import Path
 from aaiclick.data.errors import suggest_name
 from aaiclick.data.types import is_type
 
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A violated rule: the path of the value or key, the message and the remedy."""
+
+    path: Path
+    what: str
+    remedy: str = ""
+    at_key: bool = False
+
+
+Data = dict[str, Any]
 _GLOB = re.compile(r"(?!.*\.\.)(?!/)[A-Za-z0-9/_.=*-]*[A-Za-z0-9_.*-]")
 _PREFIX = re.compile(r"(?!.*\.\.)(s3://[A-Za-z0-9][A-Za-z0-9.-]+/|/)[A-Za-z0-9/_.=-]*")
+
+
+def as_mapping(value: Any) -> Data:
+    return cast(Data, value) if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else []
+
+
+def get_name(value: Any, key: str) -> str | None:
+    """Return the name of an item that is a plain name or a mapping with the name under `key`."""
+    name = as_mapping(value).get(key) if isinstance(value, dict) else value
+    return name if isinstance(name, str) else None
 
 
 def effective_value(dag: Data, definition: Data, key: str) -> Any:
@@ -35,8 +59,6 @@ def check_dag(dag: Data) -> Iterator[Finding]:
         yield from _check_updates(("jobs", index), dag, definition)
         yield from _check_inputs(("jobs", index), definition)
         yield from _check_secrets(("jobs", index), dag, definition)
-        yield from check_tests(("jobs", index), definition)
-        yield from check_freshness(("jobs", index), definition)
     yield from _check_names(definitions)
     producers, repeated = _find_producers(definitions)
     yield from repeated
@@ -222,8 +244,6 @@ def _find_producers(definitions: list[Data]) -> tuple[dict[str, int], list[Findi
                 remedy = "A dataset has one producer: give one of them another name."
                 repeated.append(Finding(("jobs", index, "outputs", position), what, remedy))
             producers.setdefault(name, index)
-            if has_quarantine(output):
-                producers.setdefault(name + REJECTED_SUFFIX, index)
     return producers, repeated
 
 

@@ -12,8 +12,6 @@
 - `range_operators`: operators `range_aggregator` and `range_splitter`
 - `alert_evaluate`: operator `alert_evaluate`: compares values with a condition
 - `external_parquet`: datasets of Parquet files that another program writes
-- `output_writer`: writes the rows of an output and describes the update
-- `data_test_gate`: data tests between staging and publication; sets failing rows aside
 - `publish`: publication of staged rows under the lease
 - `table_storage`: generations as ClickHouse tables: staging and atomic publication
 - `parquet_storage`: generations as Parquet files, on disk or in S3

@@ -14,7 +14,6 @@ from aaiclick.catalog.operators.alert_state import AlertState, evaluate_alert
 from aaiclick.catalog.operators.config import AlertConfig
 from aaiclick.data.io.bounded_reads import ReadLimits, read_bounded
 from aaiclick.data.types import quote_name
-from aaiclick.store.catalog.runs import AlertTransition
 
 MAX_KEYS = 100_000
 INPUT_LIMITS = ReadLimits(rows=MAX_KEYS + 1, values=10 * MAX_KEYS)
@@ -39,7 +38,6 @@ async def run_alert(run: OperatorRun) -> Mapping[str, Any]:
         if change is not None:
             row = _build_row(settings, key, values.get(key), change)
             changes.append(row)
-            run.alerts.append(AlertTransition(key, change == "raised", settings.severity, str(row["message"])))
             print(f"{settings.severity}: {row['message']}")  # noqa: T201  (into the task's log)
         state_by_key[key] = {"state": state.to_json(), "row": row and {**row, "value": _to_json_value(row["value"])}}
     run.remember(state_by_key)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.catalog.dags.model import DefinitionSpec, Output
-from aaiclick.catalog.dags.test_references import find_test_references, rejected_output
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.execution.parquet_storage import DataFile
 from aaiclick.catalog.execution.table_storage import DatasetLayout, Mode
@@ -34,9 +33,6 @@ class DatasetLocation:
     updated_at: datetime | None
     files: tuple[DataFile, ...] = ()
     """Files of a file-based generation; `table` is their prefix."""
-    publishes: int = 0
-    recent_rows: tuple[int, ...] = ()
-    """Numbers of rows of the last updates with data tests, newest first."""
 
     def physical(self, partition: str | None = None) -> PhysicalTable:
         assert self.layout is not None  # noqa: S101
@@ -59,17 +55,6 @@ class DefinitionContext:
     outputs: dict[str, tuple[Output, DatasetLocation]] = field(
         default_factory=dict[str, tuple[Output, DatasetLocation]]
     )
-    rejected: dict[str, tuple[Output, DatasetLocation]] = field(
-        default_factory=dict[str, tuple[Output, DatasetLocation]]
-    )
-    """Datasets of the rows that data tests reject, by the name of the output."""
-    references: dict[str, DatasetLocation] = field(default_factory=dict[str, DatasetLocation])
-    """Datasets that data tests compare rows with."""
-
-    @property
-    def output_locations(self) -> list[DatasetLocation]:
-        """Everything that the definition writes."""
-        return [location for _, location in (*self.outputs.values(), *self.rejected.values())]
 
     @property
     def mode(self) -> Mode:
@@ -127,25 +112,14 @@ def build_definition_context(definition_id: UUID, definition: runs.Definition | 
             output.name: (output, _build_location(output.name, datasets["output", index]))
             for index, output in enumerate(spec.outputs)
         },
-        rejected={
-            output.name: (rejected_output(output), _build_location(output.name, datasets["rejected", index]))
-            for index, output in enumerate(spec.outputs)
-            if output.has_quarantine
-        },
-        references={
-            name: _build_location(name, datasets["reference", index])
-            for index, name in enumerate(find_test_references(spec))
-            if ("reference", index) in datasets
-        },
     )
 
 
 def _build_location(name: str, row: runs.DefinitionDataset) -> DatasetLocation:
     layout = None if not row.columns else DatasetLayout.from_json(json.loads(row.columns))
     return DatasetLocation(
-        name, row.dataset, row.generation, row.storage_location, layout, row.updated_at, parse_files(row.files),
-        row.publishes, tuple(row.recent_rows),
-    )  # fmt: skip
+        name, row.dataset, row.generation, row.storage_location, layout, row.updated_at, parse_files(row.files)
+    )
 
 
 def parse_files(files: str) -> tuple[DataFile, ...]:

@@ -75,8 +75,9 @@ def find_foreign_effect(
 ) -> str | None:
     """Return the first effect that does not belong to the definition; None if there is none."""
     inputs = {str(location.dataset) for location in definition.inputs.values()}
-    # remote workers write no files
-    locations = [location for location in definition.output_locations if not is_file_based(location.table)]
+    locations = [
+        location for _, location in definition.outputs.values() if not is_file_based(location.table)
+    ]  # remote workers write no files
     outputs = {str(location.dataset): str(location.generation) for location in locations}
     if effects["definition"] != str(definition.id) or effects["build"] != event.get("build"):
         return "in the name of another definition or version"
@@ -99,8 +100,7 @@ def _find_foreign_partition(
 ) -> str | None:
     """Return a partition that the task may not update: of another slice, or of an unpartitioned output."""
     own_slice = definition.slice_of(event)
-    written = [*definition.outputs.values(), *definition.rejected.values()]
-    outputs = {str(location.dataset): output for output, location in written}
+    outputs = {str(location.dataset): output for output, location in definition.outputs.values()}
     for update in updates:
         is_partitioned = outputs[update["dataset"]].partition_by is not None
         keys = {partition["key"] for partition in update["partitions"]}

@@ -16,7 +16,6 @@ from aaiclick.data import Object, create_object_from_query, create_object_from_v
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.types import quote_name
 from aaiclick.orchestration.task_context import TaskScope
-from aaiclick.store.catalog.runs import AlertTransition
 from aaiclick.store.tenancy.secrets import Secret
 
 
@@ -51,8 +50,6 @@ class OperatorRun:
     states: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     secrets: tuple[Secret, ...] = ()
     """Secrets used in the settings, with the hosts they are bound to."""
-    alerts: list[AlertTransition] = field(default_factory=list["AlertTransition"])
-    """Alerts that were raised or cleared; the completion opens and closes their incidents."""
 
     @property
     def data(self) -> DataContext:

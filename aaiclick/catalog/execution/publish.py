@@ -12,7 +12,6 @@ from aaiclick.data.context import get_data_context
 from aaiclick.orchestration.gateway import AttemptGateway
 from aaiclick.orchestration.gateway.attempt import StagedTable
 from aaiclick.store.catalog import orphan_files, runs
-from aaiclick.store.catalog.runs import PublishOutcome
 
 if TYPE_CHECKING:
     from aaiclick.data.runtime.clickhouse_client import Client
@@ -21,24 +20,19 @@ if TYPE_CHECKING:
 
 
 async def publish_rows(
-    gateway: AttemptGateway,
-    location: DatasetLocation,
-    staged: table_storage.StagedRows,
-    ticket: int,
-    slice_key: str,
-    publishes: int | None = None,
-) -> PublishOutcome:
-    """Publish staged rows of an attempt; raises LeaseLost."""
+    gateway: AttemptGateway, location: DatasetLocation, staged: table_storage.StagedRows, ticket: int, slice_key: str
+) -> bool:
+    """Publish staged rows of an attempt; return False if newer rows are there. Raises LeaseLost."""
     if is_file_based(location.table):
         _require_database(gateway, location)
     data = get_data_context()
 
-    async def publish_directly(connection: Connection) -> PublishOutcome:
+    async def publish_directly(connection: Connection) -> bool:
         return await publish_under_lease(
-            connection, data.client, gateway.lease, location, staged, ticket, slice_key, data.query_id(), publishes
+            connection, data.client, gateway.lease, location, staged, ticket, slice_key, data.query_id()
         )
 
-    staged_table = StagedTable(location.generation, slice_key, ticket, staged.table, staged.rows, publishes)
+    staged_table = StagedTable(location.generation, slice_key, ticket, staged.table, staged.rows)
     return await gateway.publish_table(staged_table, publish_directly)
 
 
@@ -73,18 +67,11 @@ async def publish_under_lease(
     ticket: int,
     slice_key: str,
     query_id: str = "",
-    publishes: int | None = None,
-) -> PublishOutcome:
-    """Move staged rows into place under the lease, never over newer rows.
-
-    With `publishes`, only if no other rows were published since the data tests have read the generation.
-    """
-    generation = location.generation
-    async with runs.lock_for_publish(connection, lease, generation, slice_key, ticket, publishes) as outcome:
-        if outcome is PublishOutcome.STALE:
-            return outcome
+) -> bool:
+    """Move staged rows into place under the lease, never over newer rows."""
+    async with runs.lock_for_publish(connection, lease, location.generation, slice_key, ticket) as is_newest:
         # A later ticket replaces; appended rows are always added, and reads take the newest row of a key.
-        accepted = outcome is PublishOutcome.PUBLISHED or staged.layout.mode == "append"
+        accepted = is_newest or staged.layout.mode == "append"
         if accepted and is_external(location.table):
             files = [file.to_json() for file in staged.attached]
             await runs.set_external_files(connection, location.generation, files, staged.layout.to_json())
@@ -95,4 +82,4 @@ async def publish_under_lease(
             )
         elif accepted:
             await table_storage.publish_staged(client, location.table, staged, slice_key, query_id)
-    return PublishOutcome.PUBLISHED if accepted else PublishOutcome.SUPERSEDED
+    return accepted

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from aaiclick.catalog.dags.input_references import EVENT_PARAMETER, assign_inputs
 from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.execution.operator_run import OperatorRun, OutputRows
 from aaiclick.catalog.operators.config import PythonConfig, SqlConfig
 from aaiclick.catalog.queries.table_rewrite import prepare_query
-from aaiclick.data.errors import ConversionError
-from aaiclick.data.io.annotations import annotations_of, convert_argument
-from aaiclick.orchestration.retry_policy import PermanentError
-from aaiclick.orchestration.typed_arguments import restore_arguments
 
 Produced = Mapping[str, Any]
 
@@ -28,27 +23,15 @@ async def run_sql(run: OperatorRun) -> Produced:
 
 
 async def run_python(run: OperatorRun) -> Produced:
-    """Call the function with the inputs in their annotated forms, its arguments, and the event if it takes one."""
+    """Call the user's function with the inputs as Objects, its arguments, and the event if it takes one."""
     settings = cast("PythonConfig", run.settings)
     assert run.scope.resolve is not None  # noqa: S101
     assert run.scope.call is not None  # noqa: S101
     function = run.scope.resolve(settings.function)
-    return split_by_output(run, await run.scope.call(function, await _bind_arguments(run, function, settings)))
-
-
-async def _bind_arguments(run: OperatorRun, function: Callable[..., Any], settings: PythonConfig) -> dict[str, Any]:
-    inputs = assign_inputs(run.definition.inputs, settings.arguments)
-    annotations = annotations_of(function)
-    constants = {name: value for name, value in settings.arguments.items() if name not in inputs}
-    try:
-        arguments = restore_arguments(function, constants)
-    except ConversionError as error:
-        raise PermanentError(error.what, remedy=error.remedy) from None
-    for parameter, name in inputs.items():
-        arguments[parameter] = await convert_argument(await run.input(name), annotations.get(parameter, Any))
-    if EVENT_PARAMETER in inspect.signature(function).parameters:
-        arguments[EVENT_PARAMETER] = dict(run.event)
-    return arguments
+    arguments = {name: await run.input(name) for name in run.definition.inputs} | settings.arguments
+    if "event" in inspect.signature(function).parameters:
+        arguments["event"] = dict(run.event)
+    return split_by_output(run, await run.scope.call(function, arguments))
 
 
 def split_by_output(run: OperatorRun, value: object) -> Produced:

@@ -219,7 +219,7 @@ async def _summarize_partitions(
     key = quote_text("") if layout.partition_by is None else partition_expression(layout.partition_by)
     values = ", ".join(quote_name(column) for column in layout.names)
     text = (
-        f"SELECT {key} AS {PARTITION}, count() AS {ROWS}, hex(sum(cityHash64(tuple({values})))) AS {DIGEST} "  # noqa: S608
+        f"SELECT {key} AS {PARTITION}, count() AS {ROWS}, hex(sum(cityHash64({values}))) AS {DIGEST} "  # noqa: S608
         f"FROM {quote_name(name)} GROUP BY {PARTITION} ORDER BY {PARTITION} LIMIT {MAX_PARTITIONS + 1}"
     )
     result = await read_bounded(context.client, text, None, {}, PARTITIONS_READ, context.query_id())

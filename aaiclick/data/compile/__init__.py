@@ -7,7 +7,6 @@
 - `compiler`: a relation becomes one SELECT
 - `value_compiler`: an expression becomes one SQL expression
 - `select_builder`: the clauses of a SELECT under construction
-- `data_tests`: data tests as one query
 - `sql`: builders of sqlglot trees, and the generator of ClickHouse SQL
 
 Next: aaiclick.data.runtime.execute, which runs the statements.

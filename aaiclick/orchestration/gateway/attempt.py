@@ -35,11 +35,6 @@ class StagedTable:
     ticket: int
     table: str
     rows: int
-    publishes: int | None = None
-    """Publications of the generation that data tests have read."""
-
-
-PublishDirectly = Callable[["Connection"], Awaitable[runs.PublishOutcome]]
 
 
 class AttemptGateway(ABC):
@@ -115,8 +110,8 @@ class AttemptGateway(ABC):
     async def input_digest(self, generation: UUID) -> str: ...
 
     @abstractmethod
-    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> runs.PublishOutcome:
-        """Publish staged rows: by `publish`, or by the server; raises LeaseLost."""
+    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:
+        """Publish staged rows: by `publish`, or by the server. False if newer rows are there; raises LeaseLost."""
 
     @abstractmethod
     async def emit_updates(self, effects: str, cursor: str) -> None:
@@ -205,7 +200,7 @@ class PostgresAttemptGateway(AttemptGateway):
         async with self.connection() as connection:
             return await runs.load_input_digest(connection, generation)
 
-    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> runs.PublishOutcome:  # noqa: ARG002
+    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:  # noqa: ARG002
         async with self.connection() as connection:
             return await publish(connection)
 

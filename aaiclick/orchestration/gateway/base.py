@@ -21,7 +21,6 @@ from aaiclick.store.tables import table_references
 if TYPE_CHECKING:
     from aaiclick.api.worker_protocol.claims import ClickHouseAccess
     from aaiclick.orchestration.gateway.attempt import AttemptGateway
-    from aaiclick.orchestration.job_functions import ModuleJobs
     from aaiclick.store.connections import Connection
 
 CONNECTION_ERRORS = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -57,8 +56,6 @@ class Registration:
     queues: Sequence[str] = ()
     log_directory: Path | None = None
     """Ignored by a server, which stores the logs that its workers send in its own directory."""
-    code_version: str | None = None
-    code_modules: Sequence[str] = ()
 
 
 class GatewayConnection(ABC):
@@ -103,20 +100,16 @@ class GatewayConnection(ABC):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-        on_claimed: Callable[[Sequence[Claim]], None],
-    ) -> set[int]:
-        """Acknowledge outcomes and claim up to `limit` tasks; returns the accepted task ids.
-
-        `on_claimed` receives the claims, possibly before the acknowledgement is durable.
-        """
+    ) -> tuple[set[int], Sequence[Claim]]:
+        """Acknowledge outcomes and claim up to `limit` tasks; returns the accepted task ids and the claims."""
 
     @abstractmethod
     async def seconds_to_next_due(self) -> float | None:
         """Seconds until the next scheduled task is due; None if there is none or it is unknown."""
 
     @abstractmethod
-    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
-        """Set tasks to RUNNING; returns the ids of those with valid leases."""
+    async def mark_running(self, leases: Sequence[Lease]) -> None:
+        """Set tasks to RUNNING."""
 
     @abstractmethod
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
@@ -138,10 +131,6 @@ class GatewayConnection(ABC):
 
     @abstractmethod
     async def register_worker(self, worker: Registration) -> None: ...
-
-    @abstractmethod
-    async def register_functions(self, jobs: ModuleJobs) -> None:
-        """Store the `@job` functions that this worker has imported, and their schedules."""
 
     @abstractmethod
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -39,12 +39,9 @@ from aaiclick.api.worker_protocol.tasks import (
     TablesRequest,
 )
 from aaiclick.api.worker_protocol.workers import (
-    MAX_CODE_MODULES,
     CountsRequest,
-    ModuleFunction,
     OverdueRequest,
     QueueCounts,
-    RegisterFunctionsRequest,
     RegisterRequest,
     RenewLeasesRequest,
     RunLoopsRequest,
@@ -54,7 +51,7 @@ from aaiclick.api.worker_protocol.workers import (
 )
 from aaiclick.endpoints import ClickHouseEndpoint, ServerEndpoint
 from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError, UnreachableError
-from aaiclick.orchestration.gateway.attempt import AttemptGateway, PublishDirectly, StagedTable
+from aaiclick.orchestration.gateway.attempt import AttemptGateway, StagedTable
 from aaiclick.orchestration.gateway.base import (
     CONNECTION_ERRORS,
     GatewayConnection,
@@ -63,8 +60,6 @@ from aaiclick.orchestration.gateway.base import (
     WorkerGateway,
 )
 from aaiclick.orchestration.gateway.http_client import WorkerApiClient, worker_api_client
-from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
-from aaiclick.orchestration.job_functions import ModuleJobs
 from aaiclick.store.catalog import runs
 from aaiclick.store.engine import queries, worker_leases
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
@@ -141,8 +136,7 @@ class HttpGatewayConnection(GatewayConnection):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-        on_claimed: Callable[[Sequence[Claim]], None],
-    ) -> set[int]:
+    ) -> tuple[set[int], Sequence[Claim]]:
         request = ExchangeRequest(
             worker_id=worker_id,
             completed=[CompleteRequest.from_success(success) for success in successes],
@@ -155,15 +149,14 @@ class HttpGatewayConnection(GatewayConnection):
         response = await self._call(endpoints.EXCHANGE, request)
         if response.tasks:
             self._client.clickhouse_access = response
-        on_claimed(response.tasks)
-        return set(response.accepted)
+        return set(response.accepted), response.tasks
 
     async def seconds_to_next_due(self) -> float | None:
         """Unknown: due times of other organisations are not disclosed, so the worker polls every second."""
         return None
 
-    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
-        return (await self._call(endpoints.START, LeasesRequest(leases=list(leases)))).ids
+    async def mark_running(self, leases: Sequence[Lease]) -> None:
+        await self._call(endpoints.START, LeasesRequest(leases=list(leases)))
 
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
         queues = [  # all of one org
@@ -213,18 +206,8 @@ class HttpGatewayConnection(GatewayConnection):
             pool_size=worker.pool_size,
             version=worker.version,
             queues=list(worker.queues),
-            code_version=worker.code_version,
-            code_modules=list(worker.code_modules[:MAX_CODE_MODULES]),
         )
         await self._call(endpoints.REGISTER_WORKER, request)
-
-    async def register_functions(self, jobs: ModuleJobs) -> None:
-        request = RegisterFunctionsRequest(
-            modules=list(jobs.modules),
-            functions=[ModuleFunction.from_fields(function) for function in jobs.functions],
-            schedules=[make_schedule_request(new) for new in jobs.schedules],
-        )
-        await self._call(endpoints.REGISTER_FUNCTIONS, request)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
         request = RenewLeasesRequest(worker_ids=list(worker_ids), lease_seconds=lease_seconds)
@@ -356,9 +339,9 @@ class HttpAttemptGateway(AttemptGateway):
         request = GenerationRequest(lease=self.lease, generation=generation)
         return (await self._call(endpoints.GET_DIGEST, request)).digest
 
-    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> runs.PublishOutcome:  # noqa: ARG002
+    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:  # noqa: ARG002
         request = PublishRequest(lease=self.lease, **asdict(staged))
-        return (await self._call(endpoints.PUBLISH, request)).outcome
+        return (await self._call(endpoints.PUBLISH, request)).published
 
     async def emit_updates(self, effects: str, cursor: str) -> None:
         request = EmitRequest(lease=self.lease, cursor=cursor, effects=TaskEffects.model_validate_json(effects))

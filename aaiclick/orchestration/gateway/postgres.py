@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,7 +19,6 @@ from aaiclick.orchestration.gateway.base import (
     TableRequest,
     WorkerGateway,
 )
-from aaiclick.orchestration.job_functions import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.loops import leader
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.tenant_databases import TenantDatabases
@@ -27,7 +26,6 @@ from aaiclick.store import connections
 from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue, worker_leases, workers
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
-from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
@@ -87,9 +85,8 @@ class PostgresGatewayConnection(GatewayConnection):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-        on_claimed: Callable[[Sequence[Claim]], None],
-    ) -> set[int]:
-        accepted, _ = await queue.acknowledge_and_claim(
+    ) -> tuple[set[int], Sequence[Claim]]:
+        return await queue.acknowledge_and_claim(
             self._connection,
             worker_id=worker_id,
             successes=successes,
@@ -98,15 +95,13 @@ class PostgresGatewayConnection(GatewayConnection):
             limit=limit,
             queues=queues,
             lease_seconds=lease_seconds,
-            on_claimed=on_claimed,
         )
-        return accepted
 
     async def seconds_to_next_due(self) -> float | None:
         return await queue.seconds_to_next_due(self._connection)
 
-    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
-        return await queue.start(self._connection, leases)
+    async def mark_running(self, leases: Sequence[Lease]) -> None:
+        await queue.start(self._connection, leases)
 
     async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
         await queue.count_outcomes(self._connection, worker_id, tallies)
@@ -131,12 +126,7 @@ class PostgresGatewayConnection(GatewayConnection):
             version=worker.version,
             queues=worker.queues,
             log_directory=worker.log_directory,
-            code_version=worker.code_version,
-            code_modules=worker.code_modules,
         )
-
-    async def register_functions(self, jobs: ModuleJobs) -> None:
-        await register_module_jobs(self._connection, DEFAULT_ORG_ID, jobs)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
         await worker_leases.extend_worker_leases(self._connection, worker_ids, lease_seconds)

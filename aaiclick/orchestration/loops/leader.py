@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from aaiclick.orchestration.loops import incidents, job_timeouts, notifications, promoter, reaper, retention, scheduler
+from aaiclick.orchestration.loops import job_timeouts, promoter, reaper, retention, scheduler
 from aaiclick.store.engine.claims import has_due_tasks
 from aaiclick.store.engine.maintenance import end_stalled_sessions, lock_timeout
 from aaiclick.store.engine.workers import lead
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEADER_LOOPS = (
     ("reaper", reaper), ("promoter", promoter), ("deadlines", job_timeouts), ("scheduler", scheduler),
-    ("incidents", incidents), ("notifications", notifications), ("retention", retention),
+    ("retention", retention),
 )  # fmt: skip
 FOLLOWER_LOOPS = (("promoter", promoter),)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FILE_NAME = re.compile(r"\d+-\d+-\d+-\d+\.parquet")
-"""File names of attempts: ticket, task, attempt, and number of the file."""
+_FILE_NAME = re.compile(r"\d+-\d+-\d+\.parquet")
+"""File names of attempts: ticket, task and attempt."""
 
 
 async def delete_orphan_files(

@@ -14,13 +14,14 @@ from aaiclick.data.io.annotations import annotations_of, convert_argument
 from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.arguments import FAILURE, is_plain
+from aaiclick.orchestration.failure_paths import TaskFailure
 from aaiclick.orchestration.lifecycle import AttemptTables
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import TaskScope
-from aaiclick.orchestration.task_failure import TaskFailure
-from aaiclick.store.engine.leases import WAIT_ARGUMENT, Claim
+from aaiclick.store.engine.leases import Claim
 from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders, temporary_tables_in
+from aaiclick.store.engine.waits import WAIT_ARGUMENT
 
 
 async def bind_arguments(

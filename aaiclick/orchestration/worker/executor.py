@@ -24,7 +24,7 @@ from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
 from aaiclick.orchestration.retry_policy import PermanentError
-from aaiclick.orchestration.task_context import SuspendTask, TaskScope, enter_scope
+from aaiclick.orchestration.task_context import TaskScope, enter_scope
 from aaiclick.orchestration.typed_arguments import restore_arguments
 from aaiclick.orchestration.worker.argument_binding import bind_arguments
 from aaiclick.orchestration.worker.attempt_telemetry import AttemptTelemetry
@@ -96,7 +96,7 @@ class Executor:
         try:
             await data.open()
             arguments = _restore_arguments(function, await bind_arguments(scope, claim, function, tables))
-            value = await self._call_or_suspend(running, function, arguments)
+            value = await self._call_function(running, function, arguments)
             tables.seal()  # tables of the result must stay until the outcome refers to them
             result, literal, awaits, branch, wait = await self._publisher.publish(running, value, data)
             within: set[str] = set()
@@ -108,20 +108,9 @@ class Executor:
             tables.seal()
             await data.close()
 
-    async def _call_or_suspend(
-        self, running: RunningTask, function: Callable[..., Any], arguments: dict[str, Any]
-    ) -> Any:
-        """Value of the function, or the wait for a child job."""
-        try:
-            return await self._call_function(running, function, arguments)
-        except SuspendTask as suspension:
-            return suspension.wait
-
     async def _call_function(
         self, running: RunningTask, function: Callable[..., Any], arguments: dict[str, Any]
     ) -> Any:
-        if running.before_call is not None:
-            await running.before_call(running)
         if _is_asynchronous(function):
             value = await _start_call(function, arguments)
             return await value if inspect.iscoroutine(value) else value

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING
-from uuid import UUID
 
-from aaiclick.api.forms import check_answers
-from aaiclick.errors import ConflictError
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint
-from aaiclick.orchestration.approvals import Decision
 from aaiclick.orchestration.debugging import breakpoints_on
 from aaiclick.orchestration.graph import Job
 from aaiclick.orchestration.loops import event_router
@@ -28,12 +21,9 @@ from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
 from aaiclick.orchestration.worker.worker_process import WorkerProcess
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.connections import connect
-from aaiclick.store.engine import approvals, queries, queue, worker_leases
+from aaiclick.store.engine import queries, queue, worker_leases
 from aaiclick.store.enums import DEFAULT_QUEUE
 from aaiclick.store.migrate import prepare_schema
-
-if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
 
 POLL_SECONDS = 0.02
 CONCURRENCY = 16
@@ -45,13 +35,10 @@ def _captured_with_breakpoints() -> Generator[None]:
         yield
 
 
-async def run_until_job_ends(
-    job_id: int, *, debug_queue: str | None = None, decisions: Mapping[str, Decision] = MappingProxyType({})
-) -> Job:
+async def run_until_job_ends(job_id: int, *, debug_queue: str | None = None) -> Job:
     """Run tasks in this process until the job has ended; returns the job.
 
-    `decisions` decide approvals by their titles. With `debug_queue`, only tasks of that queue and the default one run,
-    one at a time and with the terminal's streams.
+    With `debug_queue`, only tasks of that queue and the default one run, one at a time and with the terminal's streams.
     """
     settings = get_settings()
     postgres, clickhouse = await postgres_endpoint(settings), await clickhouse_endpoint(settings)
@@ -86,8 +73,6 @@ async def run_until_job_ends(
                     if process_task.done():
                         process_task.result()
                     await event_router.run_once(connection)
-                    if decisions and row is not None:
-                        await _decide_approvals(connection, row["org_id"], decisions)
                     await worker_leases.renew_task_leases(connection, [worker.id])
                     await asyncio.sleep(POLL_SECONDS)
             finally:
@@ -99,14 +84,3 @@ async def run_until_job_ends(
             return Job.from_row(row)
         finally:
             await connection.close()
-
-
-async def _decide_approvals(connection: Connection, org_id: UUID, decisions: Mapping[str, Decision]) -> None:
-    waiting = await approvals.list_approvals(connection, org_id, only_waiting=True, before=queries.LAST_ID, limit=1_000)
-    for approval in waiting:
-        if (decision := decisions.get(approval.title)) is not None:
-            form = None if approval.form is None else json.loads(approval.form)
-            answers = check_answers(form, decision.values) if decision.approved else {}
-            chosen = approvals.RecordedDecision(decision.approved, decision.by, decision.reason, answers)
-            with suppress(ConflictError):  # it has timed out meanwhile
-                await approvals.decide_approval(connection, approval.id, chosen)

@@ -147,7 +147,7 @@ class LambdaInvocation:
         accepted: set[int] = set()
         for tries in range(MAX_REPORT_TRIES):
             try:
-                accepted = await connection.acknowledge_and_claim(
+                accepted, _ = await connection.acknowledge_and_claim(
                     worker_id=self._worker_id,
                     successes=[outcome] if isinstance(outcome, Success) else [],
                     failures=[outcome] if isinstance(outcome, Failure) else [],
@@ -155,7 +155,6 @@ class LambdaInvocation:
                     limit=0,
                     queues=[],
                     lease_seconds=self._lease_seconds,
-                    on_claimed=lambda _: None,
                 )
                 await connection.finish_worker(self._worker_id, [], None)
                 break

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from aaiclick.data.errors import DataTestError
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.function_check import describe_call_error
 from aaiclick.orchestration.gateway import WorkerGateway
@@ -57,9 +56,7 @@ def failure_outcome(running: RunningTask, error: BaseException, gateway: WorkerG
     running.log.write(text + "\n")
     running.log.close()
     if outage is None:
-        failure = make_failure(running, text, fingerprint_text, permanent=permanent)
-        is_tested = isinstance(error, DataTestError)
-        return replace(failure, tests=tuple(asdict(result) for result in error.results)) if is_tested else failure
+        return make_failure(running, text, fingerprint_text, permanent=permanent)
     released = make_failure(running, text, fingerprint_text, permanent=False)
     return replace(released, charged=False, outcome="RELEASED", delay_seconds=RELEASE_SECONDS)
 

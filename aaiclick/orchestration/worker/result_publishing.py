@@ -14,7 +14,7 @@ from aaiclick.data.io.literal_codec import convert_value, encode_converted, enco
 from aaiclick.data.io.to_arrow import ArrowRows
 from aaiclick.data.io.typed_values import contains_typed_value, to_columns, to_plain
 from aaiclick.data.runtime.tables import new_table_name
-from aaiclick.orchestration.arguments import await_jobs, iter_instances, serialise_value
+from aaiclick.orchestration.arguments import iter_instances, serialise_value
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.gateway import WorkerGateway
@@ -75,8 +75,7 @@ class ResultPublisher:
         return await self._publish_result(value, data)
 
     async def _publish_result(self, value: object, data: TaskData) -> PublishedResult:
-        """Store a task's value, and submit the tasks in it; it waits for the jobs in it."""
-        value = await_jobs(value)
+        """Store a task's value, and submit the tasks in it."""
         if isinstance(value, JsonResult):
             return PublishedResult(json.dumps(value))
         if isinstance(value, Object):

@@ -6,7 +6,6 @@ import asyncio
 import ctypes
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -50,8 +49,6 @@ class RunningTask:
     """Time of `request_stop` by the monotonic clock."""
     outage: AaiclickError | None = None
     """The outage that delays publishing its result: not charged, even if the task times out meanwhile."""
-    before_call: Callable[[RunningTask], Awaitable[None]] | None = None
-    """Called before the code of the task, if it must not run twice."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def request_stop(self, reason: StopReason) -> None:

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import math
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aaiclick.orchestration.background_coroutines import run_forever
 from aaiclick.orchestration.gateway import GatewayConnection, WorkerGateway
@@ -35,7 +34,6 @@ from aaiclick.orchestration.worker.outcomes import Outcome, make_failure, make_r
 from aaiclick.orchestration.worker.process_config import WorkerConfig
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
-from aaiclick.orchestration.worker.start_barrier import StartBarrier
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.engine.worker_leases import HeldLease
 
@@ -54,16 +52,11 @@ PUMPS = 2
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class InFlightExchange:
+class InFlightExchange(NamedTuple):
     """A request to acknowledge and claim that has no response yet."""
 
     began: float
     outcomes: list[Outcome]
-    limit: int
-    """Number of tasks that it may still claim."""
-    wakeups: int
-    """Number of wake-ups before it: tasks that became ready since may be missing in its claims."""
 
 
 class WorkerProcess:
@@ -83,14 +76,13 @@ class WorkerProcess:
         self._executor = executor
         self._isolation = isolation
         self._running: dict[int, RunningTask] = {}
-        self._starts = StartBarrier()
         self._stuck: set[int] = set()
         self._buffer = ClaimBuffer()
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
         self._is_queue_empty = False
-        self._wakeups = 0
         self._stopping = False
+        self._claims_in_flight = 0
         self._in_flight: list[InFlightExchange] = []
         self._claimed = 0
         self._exchanges = 0
@@ -175,17 +167,20 @@ class WorkerProcess:
                 await self._wait_for_work()
                 continue
             outcomes, self._outcomes = self._outcomes, []
-            exchange = InFlightExchange(time.monotonic(), outcomes, limit, self._wakeups)
+            self._claims_in_flight += limit
+            exchange = InFlightExchange(time.monotonic(), outcomes)
             self._in_flight.append(exchange)
             try:
                 with connection.response_deadline(backoff_timeout(self._config.lease_seconds / 2, failures)):
-                    await self._exchange_outcomes(connection, exchange)
+                    claims = await self._exchange_outcomes(connection, outcomes, limit)
             except BaseException:
                 self._outcomes = outcomes + self._outcomes  # the queue may not have them: send them again
                 raise
             finally:
+                self._claims_in_flight -= limit
                 self._in_flight.remove(exchange)
             failures = 0
+            self._accept_claims(claims, limit)
 
     async def _collect_outcomes(self) -> None:
         """Yield to the event loop while each turn adds outcomes, to acknowledge short tasks in one batch."""
@@ -194,47 +189,46 @@ class WorkerProcess:
             previous_count = len(self._outcomes)
             await asyncio.sleep(0)
 
-    async def _exchange_outcomes(self, connection: GatewayConnection, exchange: InFlightExchange) -> None:
+    async def _exchange_outcomes(
+        self, connection: GatewayConnection, outcomes: list[Outcome], limit: int
+    ) -> Sequence[Claim]:
         """Send outcomes and claim.
 
         If the queue rejects a batch, each outcome is sent alone, and rejected ones become failures. Accepted outcomes
         are removed from `outcomes`.
         """
-        outcomes = exchange.outcomes
         try:
-            await self._send_exchange(connection, outcomes, exchange)
+            return await self._send_exchange(connection, outcomes, limit)
         except REJECTED_ERRORS:
             if not outcomes:
                 raise
-        else:
-            return
-        exchange.limit = 0
         while outcomes:
             try:
-                await self._send_exchange(connection, outcomes[:1], exchange)
+                await self._send_exchange(connection, outcomes[:1], 0)
             except REJECTED_ERRORS as error:
-                await self._send_exchange(connection, [make_rejected_failure(outcomes[0], error)], exchange)
+                await self._send_exchange(connection, [make_rejected_failure(outcomes[0], error)], 0)
             del outcomes[0]
+        return ()
 
     async def _send_exchange(
-        self, connection: GatewayConnection, outcomes: list[Outcome], exchange: InFlightExchange
-    ) -> None:
+        self, connection: GatewayConnection, outcomes: list[Outcome], limit: int
+    ) -> Sequence[Claim]:
         """Send outcomes and claim. An outcome that is not accepted has lost its lease and is dropped."""
-        accepted = await connection.acknowledge_and_claim(
+        accepted, claims = await connection.acknowledge_and_claim(
             worker_id=self._config.worker_id,
             successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
             failures=[outcome for outcome in outcomes if isinstance(outcome, Failure)],
             releases=[outcome for outcome in outcomes if isinstance(outcome, Lease)],
-            limit=exchange.limit,
+            limit=limit,
             queues=self._config.queues,
             lease_seconds=self._config.lease_seconds,
-            on_claimed=functools.partial(self._accept_claims, exchange),
         )
         self._exchanges += 1
         self._count_outcomes(outcomes, accepted)
         if self._is_due_unknown or any(isinstance(outcome, Failure) for outcome in outcomes):
             self._is_due_unknown = False
             self._schedule_check(await connection.seconds_to_next_due())
+        return claims
 
     def _count_outcomes(self, outcomes: Sequence[Outcome], accepted: set[int]) -> None:
         for outcome in outcomes:
@@ -251,20 +245,18 @@ class WorkerProcess:
     async def _wait_for_work(self) -> None:
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_SECONDS):
-                await self._wake.wait()
+            await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
 
     def _claim_limit(self) -> int:
         """Number of tasks to claim now."""
-        if self._stopping or self._is_limit_reached or (self._is_queue_empty and not self._outcomes):
+        if self._stopping or self._is_queue_empty or self._is_limit_reached:
             return 0
         ahead = min(MAX_BUFFERED, int(self._rate * BUFFER_SECONDS))
-        in_flight = sum(exchange.limit for exchange in self._in_flight)
-        room = self._config.concurrency + ahead - len(self._running) - len(self._buffer) - in_flight
+        room = self._config.concurrency + ahead - len(self._running) - len(self._buffer) - self._claims_in_flight
         if self._config.max_tasks is not None:
-            room = min(room, self._config.max_tasks - self._claimed - in_flight)
+            room = min(room, self._config.max_tasks - self._claimed - self._claims_in_flight)
         if self._wakeup is not None:
-            room = min(room, self._wakeup.pending - in_flight)
+            room = min(room, self._wakeup.pending - self._claims_in_flight)
         return max(0, room)
 
     def _free_slots(self) -> int:
@@ -275,11 +267,9 @@ class WorkerProcess:
             else self._config.concurrency - len(self._running) - len(self._buffer)
         )
 
-    def _accept_claims(self, exchange: InFlightExchange, claims: Sequence[Claim]) -> None:
-        """Start claimed tasks; the rest of the exchange makes its acknowledgements durable."""
-        limit, exchange.limit = exchange.limit, 0
+    def _accept_claims(self, claims: Sequence[Claim], limit: int) -> None:
         self._claimed += len(claims)
-        self._is_queue_empty = len(claims) < limit and exchange.wakeups == self._wakeups
+        self._is_queue_empty = len(claims) < limit
         if self._wakeup is not None:
             self._is_queue_empty = False  # the next message may find a task
             self._wakeup.acknowledge(limit)
@@ -297,8 +287,6 @@ class WorkerProcess:
         running = make_running_task(
             claim, self._config.log_directory, self._config.task_timeout_seconds, spooled=self._gateway.sends_logs
         )
-        if claim.runs_once:
-            running.before_call = self._starts.begin_task
         self._running[claim.lease.task_id] = running
         running.asyncio_task = asyncio.create_task(self._run_task(running))
 
@@ -330,8 +318,6 @@ class WorkerProcess:
         if running.stop_reason is not None:
             return stopped_outcome(running)
         if self._config.isolate or running.claim.suspect:
-            if not await self._starts.has_begun(running):
-                return stopped_outcome(running)
             return await self._isolation.run(running)
         return mark_memory_suspect(await self._executor.execute(running))
 
@@ -369,7 +355,10 @@ class WorkerProcess:
                 self._release_unstarted()
                 self._wake.set()
             if now >= self._next_due:
-                self._next_due, self._is_due_unknown = math.inf, True  # the next exchange asks for the one after this
+                self._next_due, self._is_due_unknown = (
+                    math.inf,
+                    True,
+                )  # the next exchange asks for the due time after this
                 self._wake_pumps()
 
     def _mark_stuck(self, running: RunningTask) -> None:
@@ -406,11 +395,10 @@ class WorkerProcess:
             await connection.listen(self._on_ready, on_cancel)
         checked = 0.0
         while True:
-            await self._starts.wait_for_start(TICK_SECONDS)
+            await asyncio.sleep(TICK_SECONDS)
             now = time.monotonic()
             look = now - checked > POLL_SECONDS or cancels.is_set()
             with connection.response_deadline(response_seconds):
-                await self._starts.send_starts(connection)
                 await self._report_running(connection)
                 if look:
                     checked = now
@@ -434,15 +422,12 @@ class WorkerProcess:
     def _wake_pumps(self) -> None:
         """Make the pumps claim."""
         self._is_queue_empty = False
-        self._wakeups += 1
         self._wake.set()
 
     async def _report_running(self, connection: GatewayConnection) -> None:
         """Set tasks to RUNNING that have run for a moment; shorter ones need no extra call."""
         unreported = [
-            running
-            for running in self._running.values()
-            if not running.is_reported and running.began is not None and not running.claim.runs_once
+            running for running in self._running.values() if not running.is_reported and running.began is not None
         ]
         if unreported:
             await connection.mark_running([running.claim.lease for running in unreported])

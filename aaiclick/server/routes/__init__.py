@@ -5,21 +5,15 @@
 - `tasks`: enqueue, list, cancel, clear and explain tasks; read logs
 - `dead_letters`: list, group, redrive and discard dead letters
 - `events`: events that tasks wait for
-- `approvals`: list and decide approvals; one-time links to them
 - `outbox`: events that are pending or could not be routed
-- `incidents`: list, acknowledge, snooze and close incidents
-- `notifications`: channels, rules and messages of notifications
 - `queues`: depths, limits, pause and resume of queues
 - `task_types`: task types and their settings
 - `workers`: list, get and drain workers
-- `job_functions`: list, show and run job functions
 - `schedules`: create, list, pause, fire, backfill and sync schedules
 - `worker_api`: protocol of workers without database credentials
 - `objects`: list, schema, rows and export of Objects
 - `live`: change feed as server-sent events
 - `dags`: validate, diff, deploy, roll back, pause, run and backfill DAGs
-- `data_tests`: results of data tests
-- `freshness`: freshness of datasets
 - `datasets`: datasets, queries over them, lineage
 - `webhooks`: a signed request starts a source of a DAG
 - `orgs`: organisations
@@ -38,21 +32,15 @@ from __future__ import annotations
 
 from aaiclick.server.routes import (
     api_keys,
-    approvals,
     audit,
     dags,
-    data_tests,
     datasets,
     dead_letters,
     events,
-    freshness,
     health,
-    incidents,
-    job_functions,
     jobs,
     live,
     metrics,
-    notifications,
     objects,
     orgs,
     outbox,
@@ -74,15 +62,11 @@ ALL = (
     tasks.routes,
     dead_letters.routes,
     events.routes,
-    approvals.routes,
     outbox.routes,
-    incidents.routes,
-    notifications.routes,
     queues.routes,
     task_types.routes,
     workers.routes,
     schedules.routes,
-    job_functions.routes,
     objects.routes,
     live.routes,
     orgs.routes,
@@ -93,8 +77,6 @@ ALL = (
     audit.routes,
     dags.routes,
     datasets.routes,
-    data_tests.routes,
-    freshness.routes,
     webhooks.routes,
     health.routes,
     metrics.routes,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,22 +10,11 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
-from aaiclick.api.jobs import (
-    GroupProgress,
-    Job,
-    JobEvent,
-    JobRequest,
-    JobResult,
-    JobTreeNode,
-    ReleasedTablesResponse,
-    RerunRequest,
-)
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobRequest, JobResult, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.operation import write_audit
-from aaiclick.orchestration.job_functions import check_registered_arguments
-from aaiclick.orchestration.job_labels import check_labels, dump_labels, make_trigger, parse_tags
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
@@ -54,16 +42,10 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
     """Submit a job: one entry point, or a graph of tasks."""
     plan, names = await asyncio.to_thread(_plan_job, body)
     timeout = body.timeout_seconds or context.app_state.settings.job_default_timeout_seconds
-    labels = check_labels(f"The job {body.name!r:.80}", body.tags, body.owner)
-    trigger = None if body.entrypoint is None else make_trigger(body.entrypoint.replace(":", "."), body.kwargs)
-    new_job = NewJob(
-        get_snowflake_id(), body.name, context.actor.org_id, timeout, body.idempotency_key, trigger=trigger,
-        tags=dump_labels(labels),
-    )  # fmt: skip
+    new_job = NewJob(get_snowflake_id(), body.name, context.actor.org_id, timeout, body.idempotency_key)
 
     async def submit(connection: Connection) -> BaseModel:
-        limited_job = await _check_arguments(connection, new_job, body)
-        job_id = await submit_job(connection, limited_job, plan, names)
+        job_id = await submit_job(connection, new_job, plan, names)
         if job_id == new_job.id:
             detail = {"name": body.name, "tasks": len(plan.tasks)}
             await write_audit(connection, context.audited_actor, "job.create", job_id, detail)
@@ -72,15 +54,6 @@ async def create_job(context: Context, request: Request, body: JobRequest, key: 
         return CreatedResponse(id=job_id)
 
     return await run_idempotent(context, request, key, submit)
-
-
-async def _check_arguments(connection: Connection, new_job: NewJob, body: JobRequest) -> NewJob:
-    """The job with the limit of its registered function; raises SubmitError for wrong arguments."""
-    if body.entrypoint is None:
-        return new_job
-    entrypoint = body.entrypoint.replace(":", ".")
-    row = await check_registered_arguments(connection, new_job.org_id, entrypoint, body.kwargs)
-    return new_job if row is None else replace(new_job, concurrency=row["concurrency"], when_busy=row["when_busy"])
 
 
 def _plan_job(body: JobRequest) -> tuple[Plan, dict[int, str]]:
@@ -92,30 +65,16 @@ def _plan_job(body: JobRequest) -> tuple[Plan, dict[int, str]]:
 
 @routes.get("/v1/jobs", Permission.READER)
 async def list_jobs(
-    context: Context,
-    status: JobState | None = None,
-    tag: Annotated[list[str] | None, Query(description="NAME=VALUE; may be repeated", max_length=20)] = None,
-    owner: Annotated[str | None, Query(max_length=200)] = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
+    context: Context, status: JobState | None = None, cursor: Cursor = None, limit: Limit = 100
 ) -> Page[Job]:
-    """List jobs, newest first; with all of the tags and this owner."""
-    tags = parse_tags(tag or [])
-    return await context.perform(
-        operations.list_jobs, status=status, tags=tags, owner=owner, cursor=cursor, limit=limit
-    )
+    """List jobs, newest first."""
+    return await context.perform(operations.list_jobs, status=status, cursor=cursor, limit=limit)
 
 
 @routes.get("/v1/jobs/{job_id}", Permission.READER, response_model=Job)
 async def get_job(context: Context, request: Request, response: Response, job_id: PathId) -> Job | Response:
     """Get a job."""
     return respond_if_changed(request, response, await context.perform(operations.get_job, job_id))
-
-
-@routes.get("/v1/jobs/{job_id}/tree", Permission.READER)
-async def get_job_tree(context: Context, job_id: PathId) -> list[JobTreeNode]:
-    """Get a job with the child jobs below it."""
-    return await context.perform(operations.get_job_tree, job_id)
 
 
 @routes.get("/v1/jobs/{job_id}/progress", Permission.READER)
@@ -157,9 +116,9 @@ async def release_job(context: Context, job_id: PathId) -> ReleasedTablesRespons
 
 
 @routes.post("/v1/jobs/{job_id}/rerun", Permission.WRITER, status_code=HTTPStatus.CREATED)
-async def rerun_job(context: Context, job_id: PathId, body: RerunRequest | None = None) -> CreatedResponse:
-    """Submit the tasks and arguments of a job as a new job; with `arguments`, its function with these changes."""
-    return await context.perform(operations.rerun_job, job_id, arguments=None if body is None else body.arguments)
+async def rerun_job(context: Context, job_id: PathId) -> CreatedResponse:
+    """Submit the tasks and arguments of a job as a new job."""
+    return await context.perform(operations.rerun_job, job_id)
 
 
 @routes.post("/v1/jobs/{job_id}/pause", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)

@@ -22,7 +22,6 @@ from aaiclick.api.tasks import (
 from aaiclick.errors import ForbiddenError, NotFoundError, SubmitError
 from aaiclick.operations import tasks as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.orchestration.api import parse_debounce
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
 from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import argument_tables, respond_if_changed
@@ -30,7 +29,7 @@ from aaiclick.server.routing import Context, PathId, Routes
 from aaiclick.server.sse import EventStream
 from aaiclick.server.task_logs import MAX_PART_BYTES, follow_log
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.enqueue import enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.plan import NewTask
 
 if TYPE_CHECKING:
@@ -52,23 +51,15 @@ async def create_tasks(
 ) -> Response:
     """Enqueue items, all of them or none. An item with an existing idempotency key gets the id of that task."""
     items = _to_new_tasks(body.items)
-    delays = _parse_delays(body.items, items)
     tables = argument_tables(items)
-    if delays.keys() & {task_id for task_id, _ in tables}:
-        raise SubmitError("An item has debounce and an Object in its payload.", remedy="Pass its name.")
 
     async def enqueue(connection: Connection) -> BaseModel:
         org_id = context.actor.org_id
-        plain = [item for item in items if item.id not in delays]
         if tables:
-            ids = await enqueue_with_tables(connection, plain, tables, {}, org_id)
+            ids = await enqueue_with_tables(connection, items, tables, {}, org_id)
         else:
-            ids = await enqueue_tasks(connection, plain, org_id) if plain else []
-        final_ids = dict(zip((item.id for item in plain), ids, strict=True))
-        for item in items:
-            if item.id in delays:
-                final_ids[item.id] = await enqueue_debounced(connection, item, delays[item.id], org_id)
-        return CreatedIdsResponse(ids=[final_ids[item.id] for item in items])
+            ids = await enqueue_tasks(connection, items, org_id)
+        return CreatedIdsResponse(ids=list(ids))
 
     return await run_idempotent(context, request, key, enqueue)
 
@@ -167,21 +158,6 @@ def _to_new_tasks(items: Sequence[TaskRequest]) -> list[NewTask]:
         )
         for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
     ]
-
-
-def _parse_delays(requests: Sequence[TaskRequest], items: Sequence[NewTask]) -> dict[int, Debounce]:
-    """The debounces of items, by task id."""
-    return {
-        item.id: parse_debounce(
-            item.type,
-            request.debounce,
-            request.debounce_key or "",
-            request.idempotency_key,
-            is_merged=request.debounce_merge,
-        )
-        for request, item in zip(requests, items, strict=True)
-        if request.debounce is not None
-    }
 
 
 def _encode_payload(item: TaskRequest) -> str:

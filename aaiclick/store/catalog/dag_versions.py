@@ -51,8 +51,6 @@ class NewDefinition:
     heartbeat_timeout_seconds: int | None
     max_attempts: int
     status: str
-    rejected_datasets: list[str | None]
-    reference_datasets: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +145,7 @@ async def ensure_dataset_version(
     config_hash: str,
     new_id: UUID,
     location: str,
-    built_for: UUID | None,
+    built_for: UUID,
     bounds: Sequence[int] | None = None,
 ) -> tuple[UUID, bool]:
     """The generation with this configuration, and whether it is new: then it belongs to the version `built_for`."""
@@ -203,8 +201,7 @@ async def add_definitions(
                 dump_json(new.source), dump_json(new.bootstrap), new.execution_strategy, new.idle_timeout,
                 dump_json(new.config), new.config_hash, dump_json(new.spec), new.input_datasets, new.output_datasets,
                 new.update_strategy, new.unique_key, dump_json(new.scaling), new.timeout_seconds,
-                new.heartbeat_timeout_seconds, new.max_attempts, new.status, new.rejected_datasets,
-                new.reference_datasets,
+                new.heartbeat_timeout_seconds, new.max_attempts, new.status,
             )
             for new in definitions
         ],

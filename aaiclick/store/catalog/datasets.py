@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from aaiclick import failpoints
@@ -159,21 +159,6 @@ async def load_task_visibility(
     roles = sorted(reader.roles or ())
     rows = await connection.fetch(statement("load_task_visibility"), list(task_ids), reader.org_id, roles)
     return {row["id"]: row for row in rows}
-
-
-async def hidden_incident_ids(
-    connection: Connection, reader: Reader, incidents: Sequence[Mapping[str, Any] | asyncpg.Record]
-) -> set[int]:
-    """Incidents with causes that are hidden from a reader: of tasks of DAGs that it may not read, or that are gone."""
-    if reader.roles is None:
-        return set()
-    of_tasks = [row for row in incidents if row["task_id"] is not None]
-    readable = await load_task_visibility(connection, reader, {row["task_id"] for row in of_tasks})
-    return {
-        row["id"]
-        for row in of_tasks
-        if (not readable[row["task_id"]]["everything"] if row["task_id"] in readable else row["dag_name"] is not None)
-    }
 
 
 async def find_dataset(connection: Connection, reader: Reader, name: str) -> ServedDataset:

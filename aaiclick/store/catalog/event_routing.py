@@ -27,7 +27,6 @@ import asyncpg
 from aaiclick import failpoints
 from aaiclick.errors import AaiclickError
 from aaiclick.store.catalog.events import TaskBatch, insert_tasks
-from aaiclick.store.engine.incidents import record_unroutable_event
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ async def _charge_attempt(connection: Connection, event_id: int, error: Exceptio
     )
     if status == "Failed":
         await connection.execute(statement("fail_event_job"), event_id, now)
-        await record_unroutable_event(connection, event_id, now)
         _logger.error("Event %s cannot be routed and has failed: %s", event_id, message)
 
 

@@ -13,25 +13,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.errors import LeaseLost
-from aaiclick.store.catalog.data_tests import write_test_results
 from aaiclick.store.catalog.events import Event, count_events, emit_events
-from aaiclick.store.catalog.freshness import record_updates
 from aaiclick.store.deadlock_retry import retry_on_deadlock
-from aaiclick.store.engine.incidents import (
-    MAX_CAUSE_CHARACTERS,
-    Occurrence,
-    close_incident_of,
-    make_fingerprint,
-    record_incidents,
-)
 from aaiclick.store.engine.leases import Lease
-from aaiclick.store.enums import Severity
 from aaiclick.store.json_types import BigInt, JsonText
 from aaiclick.store.statements import statement
 
@@ -45,7 +34,7 @@ if TYPE_CHECKING:
 class DefinitionDataset:
     """A generation that a definition reads or writes."""
 
-    role: Literal["input", "output", "rejected", "reference"]
+    role: Literal["input", "output"]
     nth: int
     dataset: UUID
     generation: UUID
@@ -53,9 +42,6 @@ class DefinitionDataset:
     columns: JsonText | None
     files: JsonText
     updated_at: datetime | None
-    publishes: BigInt = 0
-    recent_rows: list[int] = field(default_factory=list[int])
-    """Numbers of rows of the last updates of an output with data tests, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +98,6 @@ class Update:
     """Partitions of the event to emit; None: no event."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlertTransition:
-    """An alert that was raised or cleared for a key; `message` may contain data."""
-
-    key: str
-    raised: bool
-    severity: Severity
-    message: str
-
-
-class PublishOutcome(StrEnum):
-    """Answer to a request to publish staged rows."""
-
-    PUBLISHED = "published"
-    SUPERSEDED = "superseded"
-    """Newer rows are there."""
-    STALE = "stale"
-    """Rows were published after the data tests have read the dataset: they must run again."""
-
-
 @dataclass(slots=True)
 class Effects:
     """Writes of a completion besides the result of the task."""
@@ -145,11 +111,8 @@ class Effects:
     updates: list[Update] = field(default_factory=list[Update])
     lineage: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict[str, list[tuple[str, str, str]]])
     """Output generation → (column, input dataset, input column)."""
-    alerts: list[AlertTransition] = field(default_factory=list["AlertTransition"])
     definition: str = ""
     build: str | None = None
-    tests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Results of data tests (`aaiclick.data.compile.data_tests.DataTestResult`)."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), allow_nan=False)
@@ -203,12 +166,9 @@ async def get_state(connection: Connection, org_id: UUID, definition_id: UUID, k
 
 @asynccontextmanager
 async def lock_for_publish(
-    connection: Connection, lease: Lease, generation: UUID, partition: str, ticket: int, publishes: int | None = None
-) -> AsyncGenerator[PublishOutcome]:
-    """Lock the lease and the generation for a publish; yields whether that is allowed.
-
-    With `publishes`, it is counted, and refused if others were since the data tests have read the generation.
-    """
+    connection: Connection, lease: Lease, generation: UUID, partition: str, ticket: int
+) -> AsyncGenerator[bool]:
+    """Lock the lease and the generation for a publish; yields False if a newer update was published."""
     async with failpoints.transaction(connection, "publish"):
         if await connection.fetchrow(statement("lock_lease"), lease.task_id, lease.attempt, lease.token) is None:
             raise LeaseLost(
@@ -216,16 +176,7 @@ async def lock_for_publish(
                 remedy="Stop: another attempt runs or has finished.",
             )
         await connection.execute(statement("lock_generation"), generation)
-        if publishes is not None and not await _count_publish(connection, generation, publishes):
-            yield PublishOutcome.STALE
-            return
-        is_newest = await connection.fetchval(statement("mark_partition_update"), generation, partition, ticket)
-        yield PublishOutcome.SUPERSEDED if is_newest is None else PublishOutcome.PUBLISHED
-
-
-async def _count_publish(connection: Connection, generation: UUID, publishes: int) -> bool:
-    """Count a publication; False if there were others than the `publishes` that data tests have read."""
-    return await connection.fetchval(statement("count_publish"), generation, publishes) is not None
+        yield await connection.fetchval(statement("mark_partition_update"), generation, partition, ticket) is not None
 
 
 async def set_generation_files(
@@ -285,13 +236,6 @@ async def write_effects(
                 statement("insert_task_inputs"), row["id"], list(datasets), list(partitions), moments
             )
         events += await _write_updates(connection, row, task_effects)
-        if task_effects.get("alerts"):
-            await _write_alerts(connection, row, task_effects["alerts"])
-    await record_updates(
-        connection, [update["generation"] for _, task_effects in completed for update in task_effects["updates"]]
-    )
-    tested = [(row, task_effects["tests"]) for row, task_effects in completed if task_effects.get("tests")]
-    await write_test_results(connection, [((row["id"], row["attempt"]), tests) for row, tests in tested])
     return await emit_events(connection, events)
 
 
@@ -312,10 +256,9 @@ async def emit_updates(connection: Connection, lease: Lease, effects: str, curso
                 )
             task_effects = json.loads(effects)
             await _lock_generations(connection, [task_effects])
-            await write_test_results(connection, [((lease.task_id, lease.attempt), task_effects.get("tests") or ())])
-            events = await _write_updates(connection, row, task_effects, cursor)
-            await record_updates(connection, [update["generation"] for update in task_effects["updates"]])
-            await count_events(connection, await emit_events(connection, events))
+            await count_events(
+                connection, await emit_events(connection, await _write_updates(connection, row, task_effects, cursor))
+            )
 
     await retry_on_deadlock(emit_in_transaction)
 
@@ -347,28 +290,6 @@ async def _write_updates(
                 )
             )  # fmt: skip
     return events
-
-
-async def _write_alerts(connection: Connection, row: asyncpg.Record, alerts: Sequence[Mapping[str, Any]]) -> None:
-    """Open and close the incidents of alerts that were raised and cleared."""
-    name = await connection.fetchrow(statement("get_definition_of_task"), row["id"])
-    if name is None:
-        return
-    task_type = f"{name['dag_name']}.{name['name']}"
-    raised: list[Occurrence] = []
-    for alert in alerts:
-        fingerprint = make_fingerprint(task_type, alert["key"])
-        if not alert["raised"]:
-            await close_incident_of(connection, row["org_id"], "alert_raised", fingerprint)
-            continue
-        raised.append(
-            Occurrence(
-                row["org_id"], "alert_raised", fingerprint, alert["severity"], f"Alert {task_type} was raised",
-                str(alert["message"])[:MAX_CAUSE_CHARACTERS], name["dag_name"], name["job_name"], task_type,
-                job_id=row["job_id"], task_id=row["id"],
-            )
-        )  # fmt: skip
-    await record_incidents(connection, raised)
 
 
 async def _write_lineage(

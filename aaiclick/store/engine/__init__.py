@@ -4,8 +4,6 @@ Submit:
 
 - `plan`: cycle check and initial counters of a submission, as pure functions
 - `new_jobs`: the row of a new job
-- `job_concurrency`: limits of jobs of one name
-- `job_functions`: `@job` functions that workers have registered
 - `submit`: submits jobs, and adds nodes to them
 - `submit_stream`: submits a job slice by slice
 - `enqueue`: enqueues tasks without a job
@@ -23,7 +21,6 @@ Claim and execute:
 - `dispatches`: dispatches of ready tasks to external runtimes
 - `worker_leases`: leases that a supervisor manages for its processes
 - `waits`: tasks that wait for a time, an event or a job, and events
-- `approvals`: waits that end by a person's decision, and one-time links to them
 - `dynamic_tasks`: tasks that a running task adds or returns
 
 Complete:
@@ -31,9 +28,6 @@ Complete:
 - `acknowledge`: acknowledges outcomes of attempts, fenced by their leases
 - `propagate`: propagates ended tasks to groups, dependents, slots and jobs
 - `skip`: skips tasks that a branch left out, and starts handlers
-- `incidents`: opens incidents in the transactions that cause them, counts and closes them
-- `notification_rules`: channels of notifications, and the rules that choose them
-- `deliveries`: plans messages about incidents, and enqueues their deliveries
 - `maintenance`: passes of the loops: lease reaper, job timeouts, retention
 
 Requests of users:

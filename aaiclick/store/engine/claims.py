@@ -29,19 +29,15 @@ async def claim(
     lease_seconds: float,
     org_id: UUID | None = None,
     now: datetime | None = None,
-    durable: bool = False,
 ) -> list[Claim]:
-    """Lease up to `limit` ready tasks of `queues` (empty: all), highest priority first; of `org_id`, if given.
-
-    With `durable`, earlier commits of the session are on disk when tasks are returned.
-    """
-    claims, has_due = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now, durable)
+    """Lease up to `limit` ready tasks of `queues` (empty: all), highest priority first; of `org_id`, if given."""
+    claims, has_due = await _claim(connection, worker_id, limit, queues, lease_seconds, org_id, now)
     if len(claims) == limit:
         return claims
     if has_due is None:
         has_due = await has_due_tasks(connection, now=now)
     if has_due and await promote_due_tasks(connection, now=now):
-        more, _ = await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now, durable)
+        more, _ = await _claim(connection, worker_id, limit - len(claims), queues, lease_seconds, org_id, now)
         claims = sorted(claims + more, key=lambda claim: -claim.priority)
     return claims
 
@@ -54,7 +50,6 @@ async def _claim(
     lease_seconds: float,
     org_id: UUID | None,
     now: datetime | None,
-    durable: bool,
 ) -> tuple[list[Claim], bool | None]:
     """Run the short statement; it returns a marker row if fairness, limits or pauses require the long one.
 
@@ -69,9 +64,9 @@ async def _claim(
         async with failpoints.statement("claim"):
             arguments = worker_id, limit - len(claims), list(queues), lease_seconds, token, now
             if fair:
-                rows = await connection.fetch(statement("claim_tasks_fair"), *arguments, org_id, durable)
+                rows = await connection.fetch(statement("claim_tasks_fair"), *arguments, org_id)
             else:
-                rows = await connection.fetch(statement("claim_tasks"), *arguments, durable)
+                rows = await connection.fetch(statement("claim_tasks"), *arguments)
         more = bool(rows) and rows[-1]["id"] is None
         if rows and rows[0]["id"] is not None:
             has_due = rows[0]["due"]
@@ -84,10 +79,10 @@ async def _claim(
 
 def _to_claim(row: asyncpg.Record, token: UUID) -> Claim:
     (task_id, attempt, org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout, failures, policy, linked,
-     suspect, queue, lease_seconds, priority, grouped, runs_once, shared, _due) = row  # fmt: skip
+     suspect, queue, lease_seconds, priority, shared, _due) = row  # fmt: skip
     return Claim(
-        Lease(task_id, attempt, token, linked, grouped), org_id, job_id, group_id, task_type, entrypoint, kwargs,
-        timeout, failures, policy, suspect, queue, lease_seconds, priority, shared, runs_once,
+        Lease(task_id, attempt, token, linked), org_id, job_id, group_id, task_type, entrypoint, kwargs, timeout,
+        failures, policy, suspect, queue, lease_seconds, priority, shared,
     )  # fmt: skip
 
 

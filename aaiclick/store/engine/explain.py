@@ -138,8 +138,6 @@ def _explain_wait(facts: TaskFacts) -> Reason:
             return Reason("event", f"waits for event {event} until {until}")
         case "job":
             return Reason("job", f"waits for job {facts.wait_job_id} until {until}")
-        case "approval":
-            return Reason("approval", f"waits for {facts.wait_key} to decide: {facts.wait_name}, until {until}")
         case "poll":
             return Reason("poll", f"polls again at {until}")
         case _:

@@ -128,9 +128,7 @@ async def delete_old_history(
         workers = await connection.execute(statement("delete_old_workers"), keep_seconds, now)
     async with failpoints.statement("delete_old_queue_minutes"):
         await connection.execute(statement("delete_old_queue_minutes"), now)
-    await connection.execute(statement("delete_old_incidents"), keep_seconds, limit, now)
     await connection.execute(statement("delete_expired_events"), EVENT_BATCH_SIZE, now)
-    await connection.execute(statement("delete_old_test_results"), keep_seconds, limit, now)
     await connection.execute(statement("merge_metric_counts"), METRIC_MERGE_BATCH_SIZE)
     return {"jobs": jobs, "tasks": tasks, "workers": _row_count(workers)}
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
-from aaiclick.store.engine.leases import WAIT_ARGUMENT
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.result_placeholders import TASK_RESULT, resolve_placeholders, temporary_tables_in
 from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.engine.waits import WAIT_ARGUMENT
 from aaiclick.store.statements import statement
 from aaiclick.store.task_options import TaskOptions
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from aaiclick.store.connections import Connection
 
-COMPENSATOR = "aaiclick.orchestration.compensation.run_compensations"
-"""Entrypoint of the handler that undoes the steps of a failed job."""
-
 BATCH_SIZE = 10_000
 """Dead letters per pass."""
 
@@ -49,29 +46,9 @@ async def retry_failed_tasks(
             if not rows and await connection.fetchrow(statement("get_job_head"), job_id) is None:
                 raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
             roots = [row["id"] for row in rows if cancelled or row["status"] != "CANCELLED"]
-            if roots and (steps := await _list_undone_steps(connection, job_id, roots)):
-                return await _restart_undone(connection, job_id, [*steps, *roots], now)
             return await _restart_tasks(connection, job_id, roots, now)
 
     return await retry_on_deadlock(retry_in_transaction)
-
-
-async def _list_undone_steps(connection: Connection, job_id: int | None, roots: Sequence[int]) -> list[int]:
-    """Completed steps of a job that were compensated; empty if the roots are compensations, which then go on."""
-    if job_id is None:
-        return []
-    rows = await connection.fetch(statement("list_undone_steps"), job_id, COMPENSATOR, list(roots))
-    return [row["id"] for row in rows]
-
-
-async def _restart_undone(
-    connection: Connection, job_id: int, task_ids: Sequence[int], now: datetime | None
-) -> set[int]:
-    """Restart a compensated job from its first undone step."""
-    nodes = [row for task_id in task_ids for row in await connection.fetch(statement("list_downstream"), task_id)]
-    tasks = sorted({row["id"] for row in nodes if row["is_task"]})
-    handlers = [row["id"] for row in await connection.fetch(statement("list_handlers_of_tasks"), tasks)]
-    return set(await _reset_downstream(connection, job_id, [*tasks, *handlers], now))
 
 
 async def redrive_dead_letters(
@@ -137,11 +114,10 @@ async def _redrive_job(
         async with failpoints.transaction(connection, "redrive"):
             if job_id is not None:
                 await connection.execute(statement("lock_job"), job_id)
-            locked = {row["id"] for row in await connection.fetch(statement("lock_dead_letters"), roots)}
-            dead = [root for root in roots if root in locked]
-            if job_id is not None and dead and (steps := await _list_undone_steps(connection, job_id, dead)):
-                return await _restart_undone(connection, job_id, [*steps, *dead], now)
-            return await _restart_tasks(connection, job_id, dead, now, spacing, first_position)
+            dead = {row["id"] for row in await connection.fetch(statement("lock_dead_letters"), roots)}
+            return await _restart_tasks(
+                connection, job_id, [root for root in roots if root in dead], now, spacing, first_position
+            )
 
     return await retry_on_deadlock(redrive_in_transaction)
 
@@ -201,7 +177,6 @@ async def _reset_downstream(
     tasks = sorted({row["id"] for row in nodes if row["is_task"]})
     groups = sorted({row["id"] for row in nodes if not row["is_task"]})
     await connection.execute(statement("reset_tasks"), tasks, now)
-    await connection.execute(statement("release_child_keys"), tasks, True)
     await connection.execute(statement("clear_group_skips"), groups, job_id)
     await release_results(connection, tasks)
     await recount_job(connection, job_id, tasks, now)
@@ -238,7 +213,6 @@ async def clear_tasks(
                 return set(await _reset_downstream(connection, job_id, cleared, now))
             if await connection.execute(statement("reset_tasks"), tasks, now) == "UPDATE 0":
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
-            await connection.execute(statement("release_child_keys"), tasks, True)
             await release_results(connection, tasks)
             await _make_ready(connection, await connection.fetch(statement("unblock_task"), task_id))
             return set(tasks)

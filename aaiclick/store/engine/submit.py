@@ -16,7 +16,6 @@ from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.job_concurrency import add_turn, admit_job
 from aaiclick.store.engine.leases import Lease
 from aaiclick.store.engine.new_jobs import NewJob, insert_job
 from aaiclick.store.engine.plan import (
@@ -79,20 +78,8 @@ async def submit_job(
     *,
     limits: JobLimits | None = None,
     now: datetime | None = None,
-    is_admitted: bool = False,
 ) -> int:
-    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key.
-
-    A limited job may wait for another one, replace it, or not be inserted (see `job_concurrency`).
-    """
-    if job.concurrency is not None and not is_admitted:
-        async with failpoints.transaction(connection, "submit_limited"):
-            admission = await admit_job(connection, job)
-            if admission.existing_id is not None:
-                return admission.existing_id
-            if admission.awaited_id is not None:
-                plan = add_turn(plan, admission.awaited_id)
-            return await submit_job(connection, job, plan, names, limits=limits, now=now, is_admitted=True)
+    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key."""
     (limits or JobLimits()).check(f"Job {job.name!r}", len(plan.tasks))
     plan = expand_handler_edges(plan, names or {})
     counters = await _run_off_loop(plan, _check_new_plan, plan, names or {})
@@ -172,8 +159,7 @@ async def _add_plan(
     grown = {group: added for group in existing.groups if (added := counters.open[group])}
     if grown:
         await connection.execute(statement("add_group_members"), list(grown), list(grown.values()))
-    by_handler = adder is not None and adder.is_handler
-    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks), by_handler)
+    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks))
     if total is None:
         state = "being cancelled" if head["cancelled"] else "finished"
         raise SubmitError(
@@ -190,7 +176,6 @@ class AddingAttempt:
     task_id: int
     attempt: int
     depth: int
-    is_handler: bool
 
 
 async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease | None) -> AddingAttempt | None:
@@ -202,7 +187,7 @@ async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease
             f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; nothing was added to job {job_id}.",
             remedy="Stop: another attempt runs or has finished.",
         )
-    return AddingAttempt(lease.task_id, lease.attempt, row["depth"], row["is_handler"])
+    return AddingAttempt(lease.task_id, lease.attempt, row["depth"])
 
 
 def _gate_on_task(plan: Plan, task_id: int) -> Plan:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
-from aaiclick.errors import LimitError, SubmitError
+from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.deadlock_retry import retry_on_deadlock
-from aaiclick.store.engine.approvals import insert_approval
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.leases import MAX_NAME_CHARACTERS, Lease, Wait
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from aaiclick.store.connections import Connection
 
-MAX_STORED_EVENTS = 100_000
-"""Events of an organisation that have not expired."""
+WAIT_ARGUMENT = "aaiclick_wait"
+"""Argument with the state of a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,6 @@ async def begin_wait(
         return None
     if row["cancelled"]:
         return RefusedWait(None)
-    if (wait.wait_type == "approval") != (wait.approval is not None):
-        return RefusedWait("A wait for an approval has a title and a role, and other waits have none.")
     if row["expired"]:
         return RefusedWait(f"It has not ended within {wait.deadline_seconds:g} s.")
     outcome: str | None = None
@@ -77,8 +74,6 @@ async def begin_wait(
     else:
         columns = wait.wait_type, wait.name, wait.key, wait.job_id
         await connection.execute(statement("insert_wait"), lease.task_id, lease.attempt, *columns)
-        if wait.approval is not None and wait.wait_type == "approval":
-            await insert_approval(connection, lease, wait.approval, now)
     return suspended
 
 
@@ -111,8 +106,9 @@ async def send_event(
         async with failpoints.transaction(connection, "send_event"):
             await lock_events(connection, [(org_id, name, key)])
             event_id = get_snowflake_id()
-            if keep_seconds > 0:
-                await _store_event(connection, event_id, org_id, name, key, payload, keep_seconds, now)
+            await connection.execute(
+                statement("insert_workflow_event"), event_id, org_id, name, key, payload, keep_seconds, now
+            )
             rows = await connection.fetch(statement("wake_event_waits"), org_id, name, key, payload, now)
             ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
             ready |= await admit_held_tasks(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
@@ -120,23 +116,3 @@ async def send_event(
         return event_id, len(rows)
 
     return await retry_on_deadlock(send_in_transaction)
-
-
-async def _store_event(
-    connection: Connection,
-    event_id: int,
-    org_id: UUID,
-    name: str,
-    key: str,
-    payload: str,
-    keep_seconds: float,
-    now: datetime | None,
-) -> None:
-    """Store an event for waits that begin later; raises LimitError if the organisation has too many."""
-    if await connection.fetchval(statement("count_workflow_events"), org_id, MAX_STORED_EVENTS) >= MAX_STORED_EVENTS:
-        raise LimitError(
-            f"The organisation has {MAX_STORED_EVENTS:,} events that have not expired.",
-            remedy="Send events with a shorter keep_seconds: 0 ends only the waits that have begun.",
-        )
-    columns = event_id, org_id, name, key, payload, keep_seconds, now
-    await connection.execute(statement("insert_workflow_event"), *columns)

@@ -56,8 +56,6 @@ class Worker(metaclass=Selectable):
     org_id: UUID | None
     drain_requested_at: datetime | None
     log_directory: str | None
-    code_version: str | None
-    code_modules: list[str]
 
 
 class WorkerLiveness(StrEnum):
@@ -79,13 +77,10 @@ async def register_worker(
     worker_id: int | None = None,
     org_id: UUID | None = None,
     log_directory: Path | None = None,
-    code_version: str | None = None,
-    code_modules: Sequence[str] = (),
 ) -> Worker:
     """Register an ACTIVE worker; with `org_id` it serves that org only.
 
-    The logs of its tasks are `{task id}.log` in `log_directory`. `code_version` and `code_modules` are of
-    `aaiclick.code_version`.
+    The logs of its tasks are `{task id}.log` in `log_directory`.
     """
     key = worker_id if worker_id is not None else get_snowflake_id()
     async with failpoints.statement("register_worker"):
@@ -99,8 +94,6 @@ async def register_worker(
             list(queues),
             org_id,
             None if log_directory is None else str(log_directory),
-            code_version,
-            list(code_modules),
         )
     if row is None:
         raise ConflictError(f"The worker id {key} is taken by another worker.", remedy="Register with a new id.")

@@ -31,10 +31,7 @@ LEADER_TERMS = Sequence("leader_terms", metadata=metadata)
 
 
 class Worker(Row, table=True):
-    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org.
-
-    `version` is that of aaiclick, `code_version` that of the user's code: an attempt ran the version of its worker.
-    """
+    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org."""
 
     __tablename__ = "workers"
 
@@ -56,8 +53,6 @@ class Worker(Row, table=True):
     org_id: UUID | None = uuid_column("orgs.id", null=True)
     drain_requested_at: datetime | None = timestamp_column()
     log_directory: str | None = text_column(null=True)
-    code_version: str | None = text_column(null=True)
-    code_modules: list[str] = text_array_column()
 
     __table_args__ = (
         CheckConstraint("pool_size >= 1", name="pool_size"),

@@ -12,11 +12,10 @@
 -- Limits count tasks, so claims under one limit must not overlap: its row is locked, and the lane is skipped if the row
 -- is locked already or if the last claim under the limit is not yet visible to this one.
 --
--- A claim that is lost in a crash has had no effect, so its commit is asynchronous, unless it makes earlier commits of
--- the session durable ($8).
+-- A claim that is lost in a crash was never returned to a worker, so its commit is asynchronous.
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($6::timestamptz, now()) AS now, coalesce($7::uuid, gen_random_uuid()) AS start,
-           CASE WHEN NOT $8::boolean THEN set_config('synchronous_commit', 'off', true) END
+           set_config('synchronous_commit', 'off', true)
 ),
 above (org_id, queue, hop) AS (
     SELECT f.org_id, f.queue, 1 FROM (
@@ -135,13 +134,12 @@ taken AS (
     UPDATE tasks SET status = 'CLAIMED', readiness = NULL, attempt = attempt + 1, worker_id = $1, lease_token = $5,
         lease_expires_at = (SELECT now FROM clock) + coalesce(lease_seconds, $4::float8) * interval '1 second',
         claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
-        updated_at = (SELECT now FROM clock)
+        updated_at = (SELECT now FROM clock),
+        log_path = (SELECT w.log_directory FROM workers w WHERE w.id = $1) || '/' || id || '.log'
     WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE NOT paused))
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         has_dependents OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
-        num_nonnulls(group_id, concurrency_key, added_by) > 0 AS grouped,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds,
-        max_attempts = 1 AND NOT repeatable AS runs_once
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds
 ),
 spent AS (SELECT org_id, queue, count(*) AS tasks FROM taken GROUP BY org_id, queue),
 charged_orgs AS (
@@ -168,10 +166,9 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue, lease_seconds, priority, grouped, runs_once,
+    linked, suspect, queue, lease_seconds, priority,
     (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared,
     EXISTS (SELECT FROM tasks t WHERE t.readiness = 'TIME' AND t.available_at <= (SELECT now FROM clock)) AS due
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, false, false, true, false
-WHERE EXISTS (SELECT FROM held)
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, true, false WHERE EXISTS (SELECT FROM held)

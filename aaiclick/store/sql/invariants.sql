@@ -38,18 +38,6 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
     WHERE w.wait_type = 'job' AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = w.job_id AND j.completed_at IS NULL)
     UNION ALL
-    SELECT 'task', t.id, CASE WHEN a.id IS NULL THEN 'waits for a decision without a question'
-        ELSE 'waits for a decision that was made' END FROM waits w
-    JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
-    LEFT JOIN approvals a ON a.task_id = w.task_id AND a.attempt = w.attempt
-    WHERE w.wait_type = 'approval' AND (a.id IS NULL OR a.decision IS NOT NULL)
-    UNION ALL
-    SELECT 'job', j.id, 'goes on, though its parent job ' || p.id || ' was cancelled' FROM jobs j
-    JOIN jobs p ON p.id = j.parent_job_id LEFT JOIN tasks t ON t.id = j.parent_task_id
-    WHERE j.completed_at IS NULL AND j.cancel_requested_at IS NULL AND j.restarted_at IS NULL
-      AND p.cancel_requested_at >= j.created_at
-      AND ((t.trigger_rule IN ('failed', 'ended')) IS NOT TRUE OR t.cancel_requested_at IS NOT NULL)
-    UNION ALL
     SELECT 'job', j.id, 'unfinished, though all its tasks have ended' FROM jobs j
     WHERE j.completed_at IS NULL AND j.open_tasks = 0 AND j.open_events = 0
 ) AS found
@@ -231,7 +219,7 @@ LIMIT 100
 
 -- name: check_i11_tenants
 -- I11: nothing crosses tenants: a task has the org of its job, its definition, its worker and its predecessors, and a
--- reference that of its table, a child job that of its parent, and a wait that of its task. Groups and events have the orgs of their jobs by foreign keys.
+-- reference that of its table. Groups and events have the orgs of their jobs by foreign keys.
 WITH node AS (
     SELECT id, org_id FROM tasks
     UNION ALL
@@ -253,15 +241,6 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task', t.id, format('of org %s, holds %s of org %s', t.org_id, c.table_name, c.org_id)
     FROM table_references r JOIN table_refcounts c USING (table_name) JOIN tasks t ON t.id = r.owner_id
     WHERE r.owner IN ('ATTEMPT', 'RESULT', 'TASK') AND c.org_id <> t.org_id
-    UNION ALL
-    SELECT 'job', j.id, format('of org %s, submitted by task %s of org %s', j.org_id, t.id, t.org_id)
-    FROM jobs j JOIN tasks t ON t.id = j.parent_task_id WHERE t.org_id <> j.org_id
-    UNION ALL
-    SELECT 'task', t.id, format('of org %s, waits for people or events of org %s', t.org_id, w.org_id)
-    FROM tasks t JOIN (
-        SELECT task_id, org_id FROM waits UNION ALL SELECT task_id, org_id FROM approvals
-        UNION ALL SELECT a.task_id, l.org_id FROM approval_links l JOIN approvals a ON a.id = l.approval_id) AS w
-    ON w.task_id = t.id WHERE w.org_id <> t.org_id
     UNION ALL
     SELECT 'job', j.id, format('of org %s, holds %s of org %s', j.org_id, c.table_name, c.org_id)
     FROM table_references r JOIN table_refcounts c USING (table_name) JOIN jobs j ON j.id = r.job_id

@@ -2,28 +2,12 @@
 SELECT {jobs.*} FROM jobs WHERE id = $1
 
 -- name: get_task
--- The task $1, and the version of the code of its last worker.
-SELECT {tasks.*}, (SELECT w.code_version FROM workers w WHERE w.id = tasks.worker_id) AS code_version
-FROM tasks WHERE id = $1
-
--- name: list_code_versions
--- Versions of the code that ran the first $2 tasks of the job $1.
-SELECT DISTINCT w.code_version FROM workers w
-WHERE w.code_version IS NOT NULL AND w.id = ANY (ARRAY(
-    SELECT DISTINCT s.worker_id FROM (SELECT worker_id FROM tasks WHERE job_id = $1 ORDER BY id LIMIT $2) AS s))
-ORDER BY 1
+SELECT {tasks.*} FROM tasks WHERE id = $1
 
 -- name: list_jobs
 -- Jobs, newest first: of the org $1 (NULL: any), with status $2, older than the id $3, at most $4.
 SELECT {jobs.*} FROM jobs
 WHERE ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status) AND id < $3
-ORDER BY id DESC LIMIT $4
-
--- name: list_tagged_jobs
--- The same for jobs with all tags of $5.
-SELECT {jobs.*} FROM jobs
-WHERE tags @> $5::jsonb AND ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status)
-  AND id < $3
 ORDER BY id DESC LIMIT $4
 
 -- name: list_tasks_of_job
@@ -78,8 +62,7 @@ SELECT id, attempt, result::text AS result, started_at, completed_at FROM tasks 
 
 -- name: load_task_results
 -- Results of the tasks $1 of the job $2, or the failures of those that were passed over.
-SELECT id, status::text, result::text AS result, literal, CASE WHEN status = 'COMPLETED' THEN completed_at END AS completed_at,
-    CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
+SELECT id, status::text, result::text AS result, literal, CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
     jsonb_build_object('object_type', 'failure', 'task_id', id::text, 'type', type, 'status', status, 'attempt', attempt,
         'error', coalesce(error, ''))::text END AS failure
 FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
@@ -99,8 +82,7 @@ WHERE t.job_id = $1 GROUP BY g.id, g.name ORDER BY min(t.id)
 
 -- name: list_task_attempts
 -- Attempts of the task $1 that did not succeed.
-SELECT {task_attempts.*}, (SELECT w.code_version FROM workers w WHERE w.id = a.worker_id) AS code_version
-FROM task_attempts a WHERE task_id = $1 ORDER BY attempt
+SELECT {task_attempts.*} FROM task_attempts WHERE task_id = $1 ORDER BY attempt
 
 -- name: list_job_attempts
 -- Attempts of the job $1 that did not succeed, latest first, at most $2.
@@ -172,15 +154,3 @@ FROM live l FULL JOIN queues q ON q.org_id = l.org_id AND q.name = l.queue
 JOIN orgs o ON o.id = coalesce(l.org_id, q.org_id)
 WHERE $1::uuid IS NULL OR o.id = $1
 ORDER BY o.slug, 2
-
--- name: load_queue_scale
--- Load of the queue $2 of the org $1: tasks that wait for a worker (bounded by $3), tasks that run, and seconds since the oldest became ready.
-WITH waiting AS (
-    SELECT count(*) AS tasks, min(became_ready) AS oldest_at FROM (
-        SELECT coalesce(available_at, updated_at) AS became_ready FROM tasks
-        WHERE org_id = $1 AND queue = $2 AND readiness = 'READY' LIMIT $3) AS ready
-)
-SELECT w.tasks AS waiting,
-    (SELECT count(*) FROM tasks WHERE status IN ('CLAIMED', 'RUNNING') AND org_id = $1 AND queue = $2) AS running,
-    greatest(0, coalesce(extract(epoch FROM now() - w.oldest_at), 0))::float8 AS oldest_seconds
-FROM waiting w

@@ -1,8 +1,7 @@
 -- name: lock_lease
 -- Lock a valid lease until the end of the transaction; no row: it is lost. The commit must be durable: if PostgreSQL
 -- crashed before the completion, the attempt would complete without additions that it believes stored.
-SELECT job_id, coalesce(depth, 0) AS depth, (trigger_rule IN ('failed', 'ended')) IS TRUE AS is_handler,
-    cancel_requested_at IS NOT NULL AS cancelled FROM tasks
+SELECT job_id, coalesce(depth, 0) AS depth, cancel_requested_at IS NOT NULL AS cancelled FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 
 -- name: lock_emitting_lease
@@ -107,12 +106,11 @@ RETURNING id
 
 -- name: find_exhausted_releases
 -- Those of the tasks $1 that were running and were released $2 times in a row over more than $3 seconds: they would be
--- released for ever. Also tasks without retries that have begun, unless they are repeatable: they would run twice.
+-- released for ever.
 SELECT t.id FROM tasks t CROSS JOIN LATERAL (
     SELECT count(*) AS times, min(a.ended_at) AS since FROM task_attempts a
     WHERE a.task_id = t.id AND a.started_at IS NOT NULL
       AND a.ended_at > coalesce($4::timestamptz, now()) - 2 * $3::float8 * interval '1 second'
       AND a.attempt > coalesce((SELECT max(c.attempt) FROM task_attempts c WHERE c.task_id = t.id AND c.charged), 0)) r
-WHERE t.id = ANY ($1::bigint[]) AND t.started_at IS NOT NULL AND (
-    (t.max_attempts = 1 AND NOT t.repeatable AND t.cancel_requested_at IS NULL) OR (r.times >= $2::int
-      AND r.since <= coalesce($4::timestamptz, now()) - $3::float8 * interval '1 second'))
+WHERE t.id = ANY ($1::bigint[]) AND t.started_at IS NOT NULL AND r.times >= $2::int
+  AND r.since <= coalesce($4::timestamptz, now()) - $3::float8 * interval '1 second'

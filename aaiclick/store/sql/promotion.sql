@@ -63,6 +63,5 @@ RETURNING org_id, concurrency_key, queue, readiness::text
 
 -- name: unblock_task
 -- Make the task $1, which has no job, READY, or HELD if it has a concurrency key.
-UPDATE tasks SET readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'HELD' END::task_readiness,
-    updated_at = now()
+UPDATE tasks SET readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'HELD' END::task_readiness
 WHERE id = $1 RETURNING org_id, concurrency_key, queue, readiness::text

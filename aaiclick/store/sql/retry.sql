@@ -192,12 +192,3 @@ RETURNING j.status::text
 -- name: load_kwargs_with_references
 -- Arguments of those of the tasks $1 that refer to tables or to results of other tasks.
 SELECT id, kwargs::text AS kwargs FROM tasks WHERE id = ANY ($1::bigint[]) AND kwargs::text LIKE '%"object_type"%'
-
--- name: list_undone_steps
--- Completed steps of the job $1 that its compensator (entrypoint $2) has undone, unless the tasks $3 to be restarted are
--- all compensations.
-SELECT s.id FROM tasks c CROSS JOIN LATERAL jsonb_array_elements(c.kwargs -> 'steps') AS e (step)
-JOIN tasks s ON s.id = (e.step ->> 'task_id')::bigint
-WHERE c.job_id = $1 AND c.entrypoint = $2 AND c.status = 'COMPLETED' AND s.job_id = $1 AND s.status = 'COMPLETED'
-  AND EXISTS (SELECT FROM tasks r WHERE r.id = ANY ($3::bigint[]) AND r.added_by IS DISTINCT FROM c.id)
-ORDER BY s.id

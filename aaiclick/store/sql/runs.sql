@@ -15,20 +15,14 @@ FROM job_definitions d WHERE d.id = $1
 
 -- name: list_definition_datasets
 -- Input and output datasets of the definition $1, in the generations of its version; those of another DAG in the
--- serving ones. With the outputs come the numbers of rows of their last updates, if they have data tests.
+-- serving ones.
 SELECT n.role, n.nth, s.id AS dataset, s.name, v.id AS generation, v.storage_location, v.columns, v.files,
-    v.ticket, v.updated_at, v.publishes, CASE n.role WHEN 'output' THEN ARRAY(
-        SELECT r.rows FROM data_test_results r WHERE r.dataset_uuid = s.id AND r.number = 0 AND r.published
-        ORDER BY r.id DESC LIMIT 30) ELSE '{}' END AS recent_rows
+    v.ticket, v.updated_at
 FROM job_definitions d
 CROSS JOIN LATERAL (
     SELECT 'input' AS role, u.id, u.nth FROM unnest(d.input_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
     UNION ALL
-    SELECT 'output', u.id, u.nth FROM unnest(d.output_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
-    UNION ALL
-    SELECT 'rejected', u.id, u.nth FROM unnest(d.rejected_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
-    UNION ALL
-    SELECT 'reference', u.id, u.nth FROM unnest(d.reference_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)) AS n
+    SELECT 'output', u.id, u.nth FROM unnest(d.output_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)) AS n
 JOIN datasets s ON s.id = n.id AND s.org_id = d.org_id
 JOIN dag_version_datasets p ON p.dataset_uuid = s.id AND p.dag_version_id =
     CASE WHEN s.producer_dag_name = d.dag_name THEN d.dag_version_id ELSE (
@@ -75,10 +69,6 @@ ON CONFLICT (dataset_version, partition_key) DO UPDATE SET ticket = excluded.tic
 WHERE dataset_partitions.ticket <= excluded.ticket
 RETURNING partition_key
 
--- name: count_publish
--- Count a publication of the generation $1 if $2 were counted before; no row if there were more.
-UPDATE dataset_versions SET publishes = publishes + 1 WHERE id = $1 AND publishes = $2 RETURNING publishes
-
 -- name: set_generation_files
 -- Set the files of the generation $1: the previous ones, without those that are replaced (mode $2: all, those of the
 -- slice $3, or none) and those named by $4, and with the new ones $5; its columns are $6. Removed files become orphan
@@ -115,7 +105,7 @@ WHERE v.id = $1 AND (r.id = v.id OR r.storage_location <> v.storage_location)
 ORDER BY r.range_start NULLS FIRST, r.range_end, r.storage_location
 
 -- name: set_task_outputs
-UPDATE tasks SET outputs = $2::jsonb, input_versions = $3::jsonb, updated_at = now() WHERE id = $1
+UPDATE tasks SET outputs = $2::jsonb, input_versions = $3::jsonb WHERE id = $1
 
 -- name: insert_task_inputs
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version)

@@ -1,27 +1,14 @@
 -- name: insert_job
 -- Insert a job of $5 tasks; no row if its name and idempotency key exist.
 INSERT INTO jobs (id, org_id, name, timeout_seconds, total_tasks, open_tasks, idempotency_key, definition_id,
-    dag_version_id, trigger, schedule_id, tags, concurrency, parent_job_id, parent_task_id)
-VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    dag_version_id, trigger, schedule_id)
+VALUES ($1, $2, $3, $4, $5, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (org_id, name, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING id
 
 -- name: find_job_by_key
 -- The job with an idempotency key.
 SELECT id FROM jobs WHERE org_id = $1 AND name = $2 AND idempotency_key = $3
-
--- name: lock_job_name
--- Serialise submits of limited jobs of the org $1 with the name $2.
-SELECT pg_advisory_xact_lock(hashtextextended('job:' || $1::uuid || ':' || $2, 0))
-
--- name: list_limited_jobs
--- Unfinished jobs of the org $1 with the name $2 that have a limit, oldest first, and whether they wait for their turn.
--- A scalar subquery and not EXISTS: that could be hashed, which reads all tasks.
-SELECT j.id, coalesce((
-    SELECT true FROM tasks t WHERE t.job_id = j.id AND t.type = 'wait_for_turn' AND t.completed_at IS NULL LIMIT 1),
-    false) AS waiting
-FROM jobs j
-WHERE j.org_id = $1 AND j.name = $2 AND j.completed_at IS NULL AND j.concurrency IS NOT NULL ORDER BY j.id
 
 -- name: get_job_head
 -- Name, org and state of the job $1.
@@ -45,24 +32,6 @@ told AS (
     SELECT pg_notify('aaiclick_ready', queue) FROM (SELECT DISTINCT queue FROM put WHERE readiness = 'READY') AS queues
 )
 SELECT id, (SELECT count(*) FROM told) FROM put
-
--- name: debounce_task
--- Insert an item that waits, or give its payload to the item that already waits under its key: as a whole, or merged
--- if $18 is set. That item then waits until the start time of this one, but not longer than $19 seconds since it was
--- created; one that is ready stays ready. No row if the item under the key has been claimed or has ended.
-INSERT INTO tasks AS t (id, org_id, type, entrypoint, kwargs, idempotency_key, {task_options.*}, readiness)
-SELECT $1::bigint, $2::uuid, $3::text, $4::text, $5::jsonb, $6::text, {task_options.$7}, 'TIME'
-ON CONFLICT (org_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO UPDATE
-SET kwargs = CASE WHEN $18::boolean THEN t.kwargs || EXCLUDED.kwargs ELSE EXCLUDED.kwargs END, updated_at = now(),
-    available_at = CASE WHEN t.readiness = 'TIME'
-        THEN least(EXCLUDED.available_at, t.created_at + $19::float8 * interval '1 second') ELSE t.available_at END
-WHERE t.attempt = 0 AND t.readiness IS NOT NULL
-RETURNING id
-
--- name: release_debounce_key
--- Take the key $3 from the item of type $2 that has been claimed or has ended.
-UPDATE tasks SET idempotency_key = NULL, updated_at = now()
-WHERE org_id = $1 AND type = $2 AND idempotency_key = $3 AND (attempt > 0 OR readiness IS NULL)
 
 -- name: find_tasks_by_keys
 -- Tasks with the types $2 and idempotency keys $3 of the org $1.

@@ -34,14 +34,10 @@ ON CONFLICT (task_id) DO UPDATE SET attempt = excluded.attempt, wait_type = excl
     key = excluded.key, job_id = excluded.job_id, began_at = now()
 
 -- name: wake_task
--- Let the waiting task $1 go on with the outcome $2; its row is locked.
+-- Let the task $1, which has just begun to wait, go on with the outcome $2.
 UPDATE tasks SET readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'HELD' END::task_readiness,
-    kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || $2::jsonb), updated_at = now()
-WHERE id = $1 RETURNING org_id, queue, concurrency_key AS key
-
--- name: count_workflow_events
--- Number of stored events of the org $1, up to $2.
-SELECT count(*) FROM (SELECT FROM workflow_events WHERE org_id = $1 LIMIT $2) AS e
+    kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || $2::jsonb)
+WHERE id = $1
 
 -- name: insert_workflow_event
 INSERT INTO workflow_events (id, org_id, name, key, payload, created_at, expires_at)

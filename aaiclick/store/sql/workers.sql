@@ -1,8 +1,8 @@
 -- name: register_worker
 -- Register a worker. A repeated registration (the first response was lost) updates the same worker, and so does one of
 -- a worker that was declared dead.
-INSERT INTO workers (id, hostname, pid, pool_size, version, queues, org_id, log_directory, code_version, code_modules)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO workers (id, hostname, pid, pool_size, version, queues, org_id, log_directory)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (id) DO UPDATE SET last_heartbeat = now(), stopped_at = NULL,
     status = CASE WHEN workers.status = 'STOPPED' THEN 'ACTIVE' ELSE workers.status END
 WHERE workers.org_id IS NOT DISTINCT FROM EXCLUDED.org_id
@@ -67,7 +67,7 @@ WITH lane AS MATERIALIZED (
         SELECT queue FROM tasks WHERE job_id = $1 AND readiness IN ('READY', 'TIME', 'HELD') LIMIT 1000) t
     WHERE NOT starts_with(t.queue, 'runtime:') OR t.queue = 'runtime:dispatcher'
 )
-SELECT l.queue, w.hostname, w.pid, w.code_modules
+SELECT l.queue, w.hostname, w.pid
 FROM jobs j
 CROSS JOIN (SELECT queue FROM lane UNION ALL SELECT NULL WHERE NOT EXISTS (SELECT FROM lane)) l
 LEFT JOIN workers w ON w.status <> 'STOPPED' AND w.drain_requested_at IS NULL

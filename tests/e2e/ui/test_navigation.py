@@ -19,7 +19,6 @@ def test_readers_see_no_actions(visit, things) -> None:
         "/objects",
         "/dags/shop",
         "/schedules",
-        "/approvals",
     ):
         page = visitor.go(path)
         forms = page.eval_on_selector_all(

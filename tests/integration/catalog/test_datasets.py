@@ -197,7 +197,7 @@ async def test_hidden_datasets_leave_no_trace_in_api_and_ui(shop, tmp_path):
         "org_id": DEFAULT_ORG_ID, "dag": "vault", "job": "fill", "name": "vault", "dataset": "canary_published",
         "dataset_id": hidden.id, "mark": dead["error_fingerprint"], "user": uuid4(), "role": uuid4(),
         "worker_id": await shop.db.fetchval("SELECT max(id) FROM workers"), "key": uuid4(), "org": DEFAULT_ORG_ID,
-        "schedule": "none", "approval_id": 1, "token": "x" * 43,
+        "schedule": "none",
     }  # fmt: skip
 
     def paths(table):

@@ -16,10 +16,9 @@ gc.freeze()  # a collection in a forked process would copy the imported modules
 
 async def act(endpoint: PostgresEndpoint, failpoint: str, state: Any, fault: str, marks: str) -> None:
     db = await connect(endpoint)
-    name, _, moment = failpoint.partition(".")
-    failpoints.arm_faults(f"{name.partition(':')[0]}.{moment}={fault}" if fault else "", marks)
+    failpoints.arm_faults(f"{failpoint}={fault}" if fault else "", marks)
     try:
-        await SCENARIOS[name].act(db, state)
+        await SCENARIOS[failpoint.partition(".")[0]].act(db, state)
     finally:
         failpoints.arm_faults("")
         db.terminate()

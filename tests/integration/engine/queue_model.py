@@ -16,8 +16,7 @@ class Node:
         self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
         self.retry_at: timedelta | None = None
         self.waits_until: timedelta | None = None
-        self.waits_for: str | None = None
-        """An event or a decision."""
+        self.waits_for_event = False
         self.lease_until: timedelta | None = None
         self.cancel_requested = False
         self.critical, self.passed_over = critical, False
@@ -37,13 +36,6 @@ class Model:
         self.clock = timedelta()
         self.event_until = timedelta()
         """When the last event expires."""
-        self.parents: dict[int, int] = {}
-        """Child job → the task that submitted it."""
-
-    def unfinished_children(self, jobs: set[int]) -> list[int]:
-        """Children of jobs that have not ended."""
-        parents = {child: self.tasks[task].job for child, task in self.parents.items() if task in self.tasks}
-        return [child for child, job in sorted(parents.items()) if job in jobs and self.job_status(child) == "open"]
 
     def node(self, key: int) -> Node:
         return self.tasks[key] if key in self.tasks else self.groups[key]
@@ -125,17 +117,17 @@ class Model:
             if task.retry_at is not None and task.retry_at <= self.clock:
                 task.status, task.retry_at = "PENDING", None
             if task.waits_until is not None and task.waits_until <= self.clock:
-                task.waits_until = task.waits_for = None
+                task.waits_until, task.waits_for_event = None, False
 
-    def wait(self, key: int, wait_type: str, seconds: float) -> None:
+    def wait(self, key: int, event: bool, seconds: float) -> None:
         """Let a running task wait, unless it was cancelled or its event was sent before."""
         task = self.tasks[key]
         if task.cancel_requested:
             task.status = "CANCELLED"
             return
         task.status = "PENDING"
-        if wait_type != "event" or self.event_until <= self.clock:
-            task.waits_until, task.waits_for = self.clock + timedelta(seconds=seconds), wait_type
+        if not event or self.event_until <= self.clock:
+            task.waits_until, task.waits_for_event = self.clock + timedelta(seconds=seconds), event
 
     def is_unreachable(self, key: int) -> bool:
         """Return whether a task or group can never complete in the current state."""

@@ -80,9 +80,7 @@ async def test_tasks_of_other_runtimes_do_not_slow_claims(engine: Engine) -> Non
     """The fast claim statement is used; a row without an id would request the slow one."""
 
     async def short(*queues: str) -> list[str | None]:
-        rows = await engine.db.fetch(
-            statement("claim_tasks"), engine.worker_id, 2, list(queues), 60.0, uuid4(), None, False
-        )
+        rows = await engine.db.fetch(statement("claim_tasks"), engine.worker_id, 2, list(queues), 60.0, uuid4(), None)
         return [row["id"] and row["type"] for row in rows]
 
     await put(engine, 6, type_="here")

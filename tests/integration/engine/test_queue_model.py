@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -27,16 +26,14 @@ from hypothesis.stateful import (
 )
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.errors import ConflictError, LeaseLost, LimitError, SubmitError
+from aaiclick.errors import LeaseLost, SubmitError
 from aaiclick.orchestration.loops import reaper
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.connections import connect
 from aaiclick.store.engine import control, queue
-from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
-from aaiclick.store.engine.leases import ApprovalRequest, Claim, Failure, Success, Wait
-from aaiclick.store.engine.new_jobs import MAX_CHILD_DEPTH
+from aaiclick.store.engine.leases import Claim, Failure, Success, Wait
 from aaiclick.store.engine.plan import NewGroup, NewTask, Plan, expand_handler_edges
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.waits import send_event
@@ -46,12 +43,6 @@ from tests.integration.engine.queue_model import Model, Node
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 2
-WAITS = {
-    "event": Wait("event", name="e"),
-    "time": Wait("time"),
-    "approval": Wait("approval", approval=ApprovalRequest("Pay?", "writer")),
-}
-CHILDLESS = Node(0, 0, None, set(), when="ended")
 LEASE_SECONDS = 60.0
 
 
@@ -239,7 +230,7 @@ class Life(RuleBasedStateMachine):
             task = self.model.tasks[claim.lease.task_id]
             assert claim.lease.attempt > task.attempt
             task.status, task.retry_at, task.attempt = "CLAIMED", None, claim.lease.attempt
-            task.waits_until = task.waits_for = None
+            task.waits_until, task.waits_for_event = None, False
             task.lease_until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
         return claims
 
@@ -264,68 +255,26 @@ class Life(RuleBasedStateMachine):
             if self.model.tasks[key].status == "COMPLETED":
                 self.model.remove_additions(key, self.model.tasks[key].attempt)
 
-    @rule(claims=leases, wait_type=st.sampled_from(list(WAITS)), seconds=st.sampled_from([30.0, 60.0]))
-    def wait(self, claims: list[Claim], wait_type: str, seconds: float) -> None:
-        """A task waits for the event, a decision or a time."""
+    @rule(claims=leases, event=st.booleans(), seconds=st.sampled_from([30.0, 60.0]))
+    def wait(self, claims: list[Claim], event: bool, seconds: float) -> None:
+        """A task waits for the event or for a time."""
         for claim in claims[:1]:
             key = claim.lease.task_id
             mine = {key} if self.holds(claim) else set()
-            success = [Success(claim.lease, wait=replace(WAITS[wait_type], seconds=seconds))]
+            wait = Wait("event", seconds, name="e") if event else Wait("time", seconds)
+            success = [Success(claim.lease, wait=wait)]
             assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=success, now=self.now)) == mine
             if mine:
-                self.model.wait(key, wait_type, seconds)
+                self.model.wait(key, event, seconds)
         self.model.settle()
-
-    @rule(approved=st.booleans(), data=st.data())
-    def decide(self, approved: bool, data: st.DataObject) -> None:
-        """Someone decides any question, also one that is closed."""
-        rows = self.run(self.db.fetch("SELECT id, task_id, attempt FROM approvals ORDER BY id"))
-        if not rows:
-            return
-        row = data.draw(st.sampled_from(rows), "question")
-        task = self.model.tasks.get(row["task_id"])
-        is_open = task is not None and (task.status, task.waits_for, task.attempt) == (
-            "PENDING",
-            "approval",
-            row["attempt"],
-        )
-        try:
-            self.run(decide_approval(self.db, row["id"], RecordedDecision(approved, "ada", "", {}), now=self.now))
-        except ConflictError:
-            assert not is_open
-            return
-        assert is_open
-        assert task is not None
-        task.waits_until = task.waits_for = None
-
-    @rule(target=jobs, claims=leases, data=st.data())
-    def spawn(self, claims: list[Claim], data: st.DataObject) -> int:
-        """A running task submits a child job; without its lease, or after a cancellation, this is refused."""
-        claim = data.draw(st.sampled_from(claims), "parent") if claims else None
-        if claim is None or self.model.tasks.get(claim.lease.task_id, CHILDLESS).when in HANDLER_RULES:
-            return 0
-        key = claim.lease.task_id
-        task = NewTask(get_snowflake_id(), "", options=TaskOptions(MAX_ATTEMPTS))
-        task.type = f"t{task.id}"
-        plan, job = Plan([task], [], []), get_snowflake_id()
-        refused = not self.holds(claim) or self.model.tasks[key].cancel_requested
-        try:
-            self.run(submit_job(self.db, NewJob(job, "child", parent=claim.lease), plan, now=self.now))
-        except (LeaseLost, LimitError):
-            assert refused or len(self.model.parents) >= MAX_CHILD_DEPTH
-            return 0
-        assert not refused
-        self.learn(plan, job)
-        self.model.parents[job] = key
-        return job
 
     @rule(keep=st.sampled_from([0.0, 20.0, 100.0]))
     def send(self, keep: float) -> None:
-        waiting = [t for t in self.model.tasks.values() if t.status == "PENDING" and t.waits_for == "event"]
+        waiting = [t for t in self.model.tasks.values() if t.status == "PENDING" and t.waits_for_event]
         _, count = self.run(send_event(self.db, DEFAULT_ORG_ID, "e", keep_seconds=keep, now=self.now))
         assert count == len(waiting)
         for task in waiting:
-            task.waits_until = task.waits_for = None
+            task.waits_until, task.waits_for_event = None, False
         self.model.event_until = max(self.model.event_until, self.model.clock + timedelta(seconds=keep))
 
     @rule(claims=leases, data=st.data())
@@ -427,12 +376,6 @@ class Life(RuleBasedStateMachine):
         assert (outcome is not Cancellation.OVER) == was_open
         if not was_open:
             return
-        self.cancel_in_model(job)
-        self.model.settle()
-        assert (outcome is Cancellation.REQUESTED) == (self.model.job_status(job) == "open")
-
-    def cancel_in_model(self, job: int) -> None:
-        """Cancel a job and its children."""
         unfinished = [t for t in self.model.tasks.values() if t.job == job and not self.model.ended(t.key)]
         ordinary = [t for t in unfinished if t.when not in HANDLER_RULES]
         for task in ordinary if ordinary and job not in self.finished_jobs else unfinished:
@@ -441,8 +384,8 @@ class Life(RuleBasedStateMachine):
             else:
                 task.status, task.retry_at = "CANCELLED", None
         self.finished_jobs.add(job)
-        for child in self.model.unfinished_children({job}):
-            self.cancel_in_model(child)
+        self.model.settle()
+        assert (outcome is Cancellation.REQUESTED) == (self.model.job_status(job) == "open")
 
     @rule(job=jobs)
     def retry(self, job: int) -> None:
@@ -468,7 +411,7 @@ class Life(RuleBasedStateMachine):
         for task in self.model.tasks.values():
             if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
                 restarted.add(task.key)
-                task.waits_until = task.waits_for = None
+                task.waits_until, task.waits_for_event = None, False
                 task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
                 task.cancel_requested = False
                 if task.returned is not None and all(
@@ -477,8 +420,8 @@ class Life(RuleBasedStateMachine):
                     task.returned = None  # no returned task is left: it runs again
         for handler in self.model.handlers(restarted):
             handler.status, handler.cause, handler.retry_at, handler.failures = "PENDING", None, None, 0
-            handler.cancel_requested = handler.passed_over = False
-            handler.waits_until = handler.waits_for = None
+            handler.cancel_requested = handler.passed_over = handler.waits_for_event = False
+            handler.waits_until = None
         self.finished_jobs.discard(job)
         self.model.settle()
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from aaiclick.errors import LimitError, SubmitError
+from aaiclick.errors import SubmitError
 from aaiclick.orchestration.loops import promoter
-from aaiclick.store.engine import control, maintenance, queue, waits
+from aaiclick.store.engine import control, maintenance, queue
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.leases import Claim, Success, Wait
 from aaiclick.store.engine.rerun import rerun_job
@@ -209,13 +209,3 @@ async def test_invalid_events_are_refused(engine: Engine) -> None:
         await send_event(engine.db, DEFAULT_ORG_ID, "")
     with pytest.raises(SubmitError, match="has a field 'object_type'"):
         await send(engine, payload='{"x": {"object_type": "object", "table_id": "t1"}}')
-
-
-async def test_stored_events_of_an_org_are_limited(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waits, "MAX_STORED_EVENTS", 2)
-    for _ in range(2):
-        await send(engine)
-    with pytest.raises(LimitError, match="has 2 events that have not expired"):
-        await send(engine)
-    await send(engine, keep_seconds=0.0)
-    assert await engine.db.fetchval("SELECT count(*) FROM workflow_events") == 2

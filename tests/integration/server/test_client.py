@@ -7,16 +7,9 @@ import inspect
 import pytest
 
 from aaiclick.api.dead_letters import RedriveRequest
-from aaiclick.client import AsyncClient, Client, JobHandle
+from aaiclick.client import AsyncClient, Client
 from aaiclick.client.requests import ERRORS
-from aaiclick.errors import (
-    ForbiddenError,
-    JobFailedError,
-    NotFoundError,
-    RequestError,
-    UnauthorisedError,
-    UnreachableError,
-)
+from aaiclick.errors import ForbiddenError, NotFoundError, RequestError, UnauthorisedError, UnreachableError
 from aaiclick.server.problems import PROBLEM_TYPES
 
 
@@ -40,21 +33,6 @@ def test_client_submits_and_lists_jobs_and_tasks(site) -> None:
         assert list(client.list_dead_letters()) == []
         assert client.redrive_dead_letters(RedriveRequest(all=True)).count == 0
         assert client.whoami().org_id == site.org
-
-
-def test_handle_of_a_job_follows_it_over_http(site) -> None:
-    with Client(site.server.url, site.keys["writer"]) as client:
-        handle = JobHandle(client, client.create_job("mine", "m.f").id)
-        assert (handle.status(), [(group.total, group.completed) for group in handle.progress()]) == (
-            "PENDING",
-            [(1, 0)],
-        )
-        with pytest.raises(TimeoutError):
-            handle.wait(0)
-        assert "tasks: 0 of 1" in handle._repr_html_()
-        assert (handle.cancel(), handle.status(), handle.cancel(), handle.logs()) == (True, "CANCELLED", False, "")
-        with pytest.raises(JobFailedError, match="is CANCELLED"):
-            handle.result()
 
 
 async def test_async_client_returns_the_same(site) -> None:

@@ -23,7 +23,7 @@ def test_task_is_claimed_renewed_and_completed(site, http_worker) -> None:
     )
     for _ in range(2):  # sent twice, written once
         http_worker.post("tasks/log", lease=task["lease"], offset=29, text="world\n")
-    [row] = site.sql("SELECT tasks.log_path FROM tasks WHERE id = $1", int(task_id))
+    [row] = site.sql("SELECT log_path FROM tasks WHERE id = $1", int(task_id))
     assert row["log_path"] == str(site.logs / f"{task_id}.log")
     assert http_worker.post("tasks/complete", lease=task["lease"], result={"x": 1}).status_code == 204
     assert show(site, task_id)["result"] == {"x": 1}

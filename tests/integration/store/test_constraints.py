@@ -65,11 +65,6 @@ ROWS: dict[str, dict[str, str]] = {
     "groups": {"id": "3", "job_id": "900", "name": "'x'"},
     "dependencies": {"previous_id": "1", "next_id": "2", "previous_type": "'task'", "next_type": "'task'"},
     "task_attempts": {"task_id": "901", "attempt": "1", "charged": "true", "outcome": "'FAILED'"},
-    "incidents": {"org_id": ORG, "rule": "'r'", "fingerprint": "'f'", "severity": "'error'", "title": "'t'"},
-    "incident_occurrences": {"org_id": ORG, "count": "1", "rule": "'r'", "fingerprint": "'f'"},
-    "notification_channels": {"org_id": ORG, "name": "'c'", "channel_type": "'slack'"},
-    "notification_rules": {"org_id": ORG, "name": "'r'"},
-    "notifications": {"org_id": ORG, "incident_id": "900", "channel": "'c'", "event": "'opened'"},
     "waits": {"task_id": "901", "org_id": ORG, "attempt": "1", "wait_type": "'time'"},
     "workflow_events": {"id": "1", "org_id": ORG, "name": "'n'", "expires_at": "now()"},
     "workers": {"id": "1", "hostname": "'h'", "pid": "1"},
@@ -86,7 +81,6 @@ ROWS: dict[str, dict[str, str]] = {
     "ui_sessions": {"token_hash": "'h'", "key_id": UUID, "expires_at": "now()"},
     "job_definitions": SOURCE,
     "schedules": SCHEDULE,
-    "job_functions": {"org_id": ORG, "entrypoint": "'m.f'", "module": "'m'", "name": "'f'", "documentation": "''"},
     "datasets": {
         "org_id": ORG,
         "name": "'x'",
@@ -158,11 +152,6 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("schedules", "due", {"due_at": "now()"}),
     ("schedules", "due", {"next_run_at": "now()", "due_at": "now()", "paused_at": "now()"}),
     ("schedules", "active", {"next_run_at": "now()"}),
-    ("job_functions", "named", {"name": "''"}),
-    ("job_functions", "timeout", {"timeout_seconds": "0"}),
-    ("job_functions", "concurrency", {"concurrency": "0"}),
-    ("job_functions", "when_busy", {"when_busy": "'wait'"}),
-    ("jobs", "concurrency", {"concurrency": "0"}),
     ("tasks", "phase", {"completed_at": "now()"}),
     ("tasks", "phase", {"status": "'COMPLETED'", "readiness": "NULL"}),
     ("tasks", "phase", {"status": "'CANCELLED'", "readiness": "NULL"}),
@@ -212,19 +201,6 @@ REFUSED: list[tuple[str, str, dict[str, str]]] = [
     ("groups", "completed", {"completed_at": "now()", "unmet": "1"}),
     ("groups", "completed", {"completed_at": "now()", "failed_at": "now()", "cause_id": "1"}),
     ("groups", "cause", {"failed_at": "now()"}),
-    ("incidents", "severity", {"severity": "'x'"}),
-    ("incidents", "count", {"count": "0"}),
-    ("incidents", "closed", {"closed_at": "now()"}),
-    ("incidents", "acknowledged", {"acknowledged_by": "'a'"}),
-    ("incident_occurrences", "count", {"count": "0"}),
-    ("notification_channels", "channel_type", {"channel_type": "'x'"}),
-    ("notification_channels", "digest", {"digest_seconds": "0"}),
-    ("notification_channels", "quiet", {"quiet_from": "'22:00'"}),
-    ("notification_rules", "min_severity", {"min_severity": "'x'"}),
-    ("notification_rules", "escalation", {"escalate_after_seconds": "60"}),
-    ("notification_rules", "escalate_after", {"escalate_after_seconds": "0", "escalate_to": "'{c}'"}),
-    ("notifications", "event", {"event": "'x'"}),
-    ("notifications", "sent", {"task_id": "900"}),
     ("waits", "wait_type", {"wait_type": "'x'"}),
     ("waits", "job", {"job_id": "900"}),
     ("workflow_events", "named", {"name": "''"}),
@@ -313,8 +289,6 @@ async def world(db: asyncpg.Connection) -> asyncpg.Connection:
         INSERT INTO dag_versions (id, org_id, dag_name, yaml_hash, yaml) VALUES ({UUID}, {ORG}, 'd', 'h', '');
         INSERT INTO datasets (id, org_id, name, producer_dag_name, producer_job_name, producer_output_index)
             VALUES ({UUID}, {ORG}, 'dataset', 'd', 'other', 0);
-        INSERT INTO incidents (id, org_id, rule, fingerprint, severity, title) OVERRIDING SYSTEM VALUE
-            VALUES (900, {ORG}, 'r', 'other', 'error', 't');
         INSERT INTO table_refcounts (table_name) VALUES ('t900')""")
     return db
 

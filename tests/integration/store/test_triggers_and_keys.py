@@ -64,13 +64,13 @@ async def test_second_leader_is_refused(db: asyncpg.Connection) -> None:
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [("error = 'x'", "changed"), ("error = 'x', updated_at = '2001-01-01'", "as it says")],
+    [("priority = 1", "changed"), ("priority = 1, updated_at = '2001-01-01'", "as it says")],
 )
 async def test_updated_at_is_set_by_a_trigger(db: asyncpg.Connection, change: str, expected: str) -> None:
-    await db.execute(f"INSERT INTO jobs (id, org_id, name, updated_at) VALUES (1, {ORG}, 'x', '2000-01-01')")
-    await db.execute(f"UPDATE jobs SET {change} WHERE id = 1")
+    await db.execute("INSERT INTO tasks (id, type, updated_at) VALUES (1, 'x', '2000-01-01')")
+    await db.execute(f"UPDATE tasks SET {change} WHERE id = 1")
     changed = await db.fetchval(
-        "SELECT CASE updated_at WHEN now() THEN 'changed' WHEN '2001-01-01' THEN 'as it says' END FROM jobs"
+        "SELECT CASE updated_at WHEN now() THEN 'changed' WHEN '2001-01-01' THEN 'as it says' END FROM tasks"
     )
     assert changed == expected
 

@@ -131,7 +131,7 @@ class WorkerEnvironment:
             await connection.close()
 
     async def task(self, task_id: int) -> asyncpg.Record:
-        return (await self.rows("SELECT tasks.*, tasks.log_path FROM tasks WHERE id = $1", task_id))[0]
+        return (await self.rows("SELECT * FROM tasks WHERE id = $1", task_id))[0]
 
     async def rows(self, statement: str, *arguments) -> list[asyncpg.Record]:
         connection = await connect(self.endpoint)
@@ -151,7 +151,7 @@ class WorkerEnvironment:
     ) -> list[asyncpg.Record]:
         """Wait until a condition holds for all tasks at once."""
         connection = await connect(self.endpoint)
-        question = "SELECT tasks.*, tasks.log_path FROM tasks WHERE id = ANY ($1::bigint[])"
+        question = "SELECT * FROM tasks WHERE id = ANY ($1::bigint[])"
         try:
             async with asyncio.timeout(seconds):
                 while not all(map(condition, rows := await connection.fetch(question, ids))):  # noqa: ASYNC110

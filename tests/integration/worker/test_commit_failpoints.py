@@ -6,7 +6,6 @@ No outcome is lost or accepted twice, and all invariants hold.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import signal
 import textwrap
@@ -30,7 +29,6 @@ from aaiclick.orchestration import add_task_to_job, get_current_context
 
 async def plain(): pass
 async def slow(): await asyncio.sleep(0.5)
-async def later(seconds): await asyncio.sleep(float(seconds))
 def flaky(path):
     try: os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError: return
@@ -52,7 +50,7 @@ CREATE TRIGGER note_accepted AFTER UPDATE ON tasks FOR EACH ROW
 FAILPOINTS = [("claim", "plain"), ("start", "slow"), ("end", "linked"), ("end", "flaky"), ("add", "grow")]
 """Failpoints of a worker process, with the type of job that reaches each first."""
 
-PARTS = [("complete", "plain"), ("complete_linked", "chain"), ("flush", "group")]
+PARTS = [("complete", "plain"), ("flush", "linked")]
 """Failpoints without an HTTP request of their own."""
 
 BOTH = "before after"
@@ -95,12 +93,6 @@ class JobUnderTest:
             groups = [NewGroup(get_snowflake_id(), "g")]
             tasks = [new("plain"), new("plain", groups[0].id), new("plain", groups[0].id), new("plain")]
             edges = [(tasks[0].id, groups[0].id), (groups[0].id, tasks[3].id)]
-        elif job_type == "chain":
-            tasks = [new("plain") for _ in range(4)]
-            edges = [(first.id, second.id) for first, second in itertools.pairwise(tasks)]
-        elif job_type == "group":  # members that end alone: the claim after them finds nothing, and does not flush
-            groups = [NewGroup(get_snowflake_id(), "g")]
-            tasks = [new("later", groups[0].id, seconds=seconds) for seconds in ("0", "0.1", "0.2")]
         elif job_type == "flaky":
             tasks = [new("flaky", path=str(self.directory / "tried")), new("plain")]
             edges = [(tasks[0].id, tasks[1].id)]

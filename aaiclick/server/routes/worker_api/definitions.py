@@ -118,10 +118,8 @@ async def publish_partition(context: Context, body: PublishRequest) -> PublishRe
         # Publishing depends only on the mode; the columns are those of the tables.
         staged = StagedRows(body.table, DatasetLayout((), definition.mode), body.rows, {})
         client = await connect_clickhouse(await context.app_state.clickhouse_endpoint(context.actor.org_id))
-        outcome = await publish_under_lease(
-            connection, client, lease, location, staged, body.ticket, body.partition, publishes=body.publishes
-        )
-    return PublishResponse(published=outcome is runs.PublishOutcome.PUBLISHED, outcome=outcome)
+        published = await publish_under_lease(connection, client, lease, location, staged, body.ticket, body.partition)
+    return PublishResponse(published=published)
 
 
 @routes.post(endpoints.EMIT_EVENTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -184,7 +182,7 @@ def _unknown_definition() -> NotFoundError:
 async def _require_own_generation(connection: Connection, lease: Lease, generation: UUID) -> None:
     """Require a generation, current or not, of a dataset that the task reads or writes."""
     definition = await _load_definition(connection, lease)
-    locations = [*definition.inputs.values(), *definition.output_locations]
+    locations = [*definition.inputs.values(), *(location for _, location in definition.outputs.values())]
     if not await runs.is_generation_of(connection, generation, [location.dataset for location in locations]):
         raise NotFoundError(
             "There is no such generation.", remedy="A task sees only generations that it reads or writes."
@@ -199,7 +197,7 @@ async def _load_definition(connection: Connection, lease: Lease) -> DefinitionCo
 
 
 def _find_output(definition: DefinitionContext, generation: UUID) -> DatasetLocation:
-    for location in definition.output_locations:
+    for _, location in definition.outputs.values():
         if location.generation == generation:
             return location
     raise NotFoundError("There is no such generation.", remedy="A task publishes only outputs of its definition.")

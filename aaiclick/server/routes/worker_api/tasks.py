@@ -439,7 +439,6 @@ async def _to_failure(connection: Connection, body: FailRequest) -> Failure:
         monotonic_seconds_ago(body.seconds),
         body.charged,
         body.outcome,
-        tests=tuple(test.model_dump(mode="json") for test in body.tests),
     )
 
 

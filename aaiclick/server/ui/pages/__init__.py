@@ -8,10 +8,7 @@
 - `task`: a task: error, log, attempts, arguments and result
 - `queues`: depth, throughput, limits, pause and resume of queues
 - `dead_letters`: dead letters grouped by error, and failed events
-- `incidents`: open incidents, with acknowledge, snooze and close
 - `workers`: workers and their tasks in progress
-- `functions`: job functions and the form that runs one
-- `approvals`: what waits for people, and one-time links
 - `schedules`: schedules and sources with their next and last runs
 - `dags`: DAG list, graph, versions, runs and rollback
 - `dag_actions`: fire a source, pause, resume and backfill
@@ -27,13 +24,10 @@ from __future__ import annotations
 
 from aaiclick.server.ui.pages import (
     admin,
-    approvals,
     dag_actions,
     dags,
     datasets,
     dead_letters,
-    functions,
-    incidents,
     job,
     jobs,
     live,
@@ -54,14 +48,11 @@ ALL_PAGES = (
     task.pages,
     queues.pages,
     dead_letters.pages,
-    incidents.pages,
     workers.pages,
     dags.pages,
     dag_actions.pages,
     datasets.pages,
     schedules.pages,
-    functions.pages,
-    approvals.pages,
     objects.pages,
     admin.pages,
     search.pages,

@@ -62,7 +62,6 @@ async def show_job(page: PageRequest) -> Response:
         (job,) = await redact_jobs(connection, reader, [await find_job(connection, page.caller, job_id)])
         values: dict[str, Any] = {"counts": await _count_tasks(page, connection, job)}
         values["dag"] = await dag_queries.find_dag_name(connection, job["dag_version_id"])
-        values["tree"] = await queries.list_job_tree(connection, job_id)
         values["waiting_reason"] = await explain_waiting_job(connection, reader, job)
         match view:
             case "tasks":
@@ -81,8 +80,7 @@ async def show_job(page: PageRequest) -> Response:
                     values |= {"opened": page.query_param("open"), "shut": page.query_param("shut")}
                 else:
                     values["chart"] = gantt.draw_gantt(collapsed, job["completed_at"] or datetime.now(UTC))
-        versions = await queries.list_code_versions(connection, job_id)
-    values["origin"] = to_job(job, versions)
+    values["origin"] = to_job(job)
     return page.render("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
 
 

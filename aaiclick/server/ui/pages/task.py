@@ -22,7 +22,6 @@ from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.filters import CANCELLATIONS
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages
-from aaiclick.store.catalog import data_tests
 from aaiclick.store.engine import queries
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import job_queries
@@ -48,16 +47,12 @@ async def show_task(page: PageRequest) -> Response:
         attempts = await redact_attempts(connection, reader, await queries.list_task_attempts(connection, task_id))
         reasons = await explain_waiting(connection, reader, task_id) if task["completed_at"] is None else []
         neighbours = await job_queries.list_neighbours(connection, task_id)
-        tests = await data_tests.list_task_tests(connection, reader, task_id)
     text, end = "", 0
     if not hidden:
         text, end = await read_part(log_path(page.app_state.settings, task_id), -TAIL_BYTES, TAIL_BYTES)
     kwargs = json.loads(redacted["kwargs"])
     result = None if redacted["result"] is None else json.loads(redacted["result"])
     previews = await _load_previews(page, {"result": result, **kwargs})
-    samples: dict[str, object] = {
-        test.test: {"object_type": "object", "table_id": test.sample_table} for test in tests if test.sample_table
-    }
     return page.render(
         "task.html",
         task=redacted,
@@ -72,8 +67,6 @@ async def show_task(page: PageRequest) -> Response:
         kwargs=kwargs,
         result=result,
         previews=previews,
-        tests=tests[::-1],
-        samples=await _load_previews(page, samples),
         now=datetime.now(UTC),
     )
 
