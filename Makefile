@@ -21,6 +21,7 @@ $(STAMP): pyproject.toml
 
 # Uses its own AAICLICK_HOME, so that no existing data is touched.
 demo: install
+	@rm -rf "$(VENV)/demo"
 	AAICLICK_HOME="$(CURDIR)/$(VENV)/demo/home" AAICLICK_LOG_DIR="$(CURDIR)/$(VENV)/demo/logs" $(BIN)/python examples/demo.py
 
 # Requirements of the web UI tests: Chromium, and axe-core for accessibility checks.
