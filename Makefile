@@ -83,7 +83,7 @@ audit: install
 CHAINS ?= 10000
 conformance: install
 	$(BIN)/python -m tests.integration.data.chains --chains $(CHAINS)
-	AAICLICK_EXHAUSTIVE=1 $(BIN)/python -m pytest -q tests/integration/engine/test_interleavings.py
+	INTERLEAVINGS=all $(BIN)/python -m pytest -q tests/integration/engine/test_interleavings.py
 
 bench: install
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

@@ -79,7 +79,7 @@ async def retry(session: Engine, claims: dict[str, Claim]) -> object:
     return await control.retry_failed_tasks(session.db, session.id("job"))
 
 
-EXHAUSTIVE = bool(os.environ.get("AAICLICK_EXHAUSTIVE"))
+EXHAUSTIVE = os.environ.get("INTERLEAVINGS") == "all"
 EACH = (complete_a, complete_b, complete_both, choose_a, fail_a, claim, reap, cancel, add, retry)
 ACTIONS: dict[str, Action] = {action.__name__: action for action in EACH}
 PAIRS = list(itertools.combinations_with_replacement(sorted(ACTIONS), 2))
