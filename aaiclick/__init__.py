@@ -25,13 +25,20 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `endpoints`: addresses and credentials of servers
 - `cron`: nominal times of cron schedules and intervals, and which of them start
 - `errors`: base classes of all errors
+- `missing_modules`: remedies for dependencies that are not installed
 - `tracebacks`: tracebacks trimmed to user code
+- `code_version`: version of the user's code: git commit and digests of its modules
+- `lazy_modules`: modules that are imported at their first use
 - `concurrent_map`: calls of an asynchronous function for many items, a few at a time
 - `literal_store`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query
 - `tempdirs`: temporary directories that are removed even after a kill
 - `failpoints`: named commits at which tests can inject faults
 - `testing`: pytest fixtures for code that uses aaiclick
+- `backup`: online backup and restore of both databases
+- `monitoring`: alert rules for Prometheus and a dashboard for Grafana
+- `mcp`: tools for AI assistants (Model Context Protocol)
+- `demo`: the shop of `aaiclick demo`
 - `chaos`: chaos and soak tests of a whole installation
 - `_version`: version of the package
 """

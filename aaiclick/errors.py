@@ -22,6 +22,7 @@
     │   └── LimitError         the job exceeds the limit of tasks or depth
     ├── ConflictError          the operation conflicts with the current state
     ├── ScheduleError          a cron expression or a time zone is invalid
+    ├── DeliveryError          a channel did not accept a message
     ├── RequestError           a request is invalid or too large
     ├── SecretError            a secret is not granted, is bound to another host, or cannot be decrypted here
     └── LeaseLost              another worker holds the task's lease; nothing was changed
@@ -198,6 +199,10 @@ class RequestError(AaiclickError):
 
 class SecretError(AaiclickError):
     """A secret is not granted, is bound to another host, or cannot be decrypted here."""
+
+
+class DeliveryError(AaiclickError):
+    """A channel did not accept a message."""
 
 
 class LeaseLost(AaiclickError):  # noqa: N818  (the name in the requirements)

@@ -81,7 +81,7 @@ class Settings(BaseSettings):
     task_modules: Annotated[tuple[str, ...], NoDecode] = _variable(
         "AAICLICK_TASK_MODULES",
         (),
-        "The only modules whose functions may be tasks, with commas [if there is one organisation, those below the "
+        "The only modules with functions that may be tasks, with commas [if there is one organisation, those below the "
         "worker's directory]",
     )
     log_dir: Path | None = _variable("AAICLICK_LOG_DIR", None, "Task logs [logs/tasks in AAICLICK_HOME]")
@@ -109,6 +109,13 @@ class Settings(BaseSettings):
     retention_seconds: Seconds = _variable(
         "AAICLICK_RETENTION", 30 * 86400.0, "Seconds that finished jobs and tasks, and logs of tasks, are kept"
     )
+    incident_quiet_seconds: float = _variable(
+        "AAICLICK_INCIDENT_QUIET",
+        60.0,
+        "Seconds without another failure before a recovered incident is closed",
+        ge=0,
+        le=86400,
+    )
     server_host: str = _variable("AAICLICK_SERVER_HOST", "127.0.0.1", "Address that the HTTP server listens at")
     server_port: int = _variable("AAICLICK_SERVER_PORT", 8740, "Port that the HTTP server listens at", ge=0, le=65535)
     server_body_bytes: int = _variable(
@@ -116,6 +123,12 @@ class Settings(BaseSettings):
     )
     server_statement_seconds: Seconds = _variable(
         "AAICLICK_SERVER_STATEMENT_SECONDS", 30.0, "Time limit of a request's statements in PostgreSQL"
+    )
+    mcp_changes_per_hour: int = _variable(
+        "AAICLICK_MCP_CHANGES_PER_HOUR",
+        0,
+        "Changes per hour and API key that AI assistants may confirm at /mcp [0: they read only]",
+        ge=0,
     )
     server_public_url: str | None = _variable(
         "AAICLICK_SERVER_PUBLIC_URL", None, "URL of the HTTP server for browsers [the address of the request]"

@@ -19,7 +19,8 @@ import http.client
 import os
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +30,7 @@ from aaiclick.tempdirs import temporary_directory
 
 if TYPE_CHECKING:
     from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 T = TypeVar("T")
 
@@ -123,10 +124,14 @@ class _Stack:
         self._admin: Connection | None = None
         self._clean_databases: list[str] = []
         self._connections: dict[str, Connection] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._fingerprint = ""
 
+    def start(self, coroutine: Coroutine[object, object, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def run(self, coroutine: Coroutine[object, object, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self.start(coroutine).result()
 
     def close(self) -> None:
         for connection in (self._admin, *self._connections.values()):
@@ -185,6 +190,20 @@ class _Stack:
             await self._connections.pop(name).close()
         await self.run_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
+    async def use_connection(self, name: str, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Call a function with the kept connection of a database, one at a time.
+
+        A new session has to load the catalog and plan each statement, which takes longer than most statements.
+        """
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            connection = await self._connect_database(name)
+            try:
+                await connection.fetchval("SELECT 1")
+            except Exception:  # noqa: BLE001  (a test ended the session: the driver may not have noticed)
+                connection.terminate()
+                connection = await self._connect_database(name)
+            return await work(connection)
+
     async def _connect_database(self, name: str) -> Connection:
         """Return a connection that is kept open: its catalog cache makes cleaning faster."""
         if name not in self._connections or self._connections[name].is_closed():
@@ -203,7 +222,7 @@ class _Stack:
 
 
 async def _connect(endpoint: PostgresEndpoint) -> Connection:
-    from aaiclick.store.connections import connect
+    from aaiclick.store.postgres_connections import connect
 
     return await connect(endpoint)
 

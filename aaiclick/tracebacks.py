@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sysconfig
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache
@@ -84,9 +84,10 @@ def format_error(error: BaseException) -> str:
     trace = error.__traceback__ if is_trimmed else _strip_calls(error)
     summary = traceback.TracebackException(type(error), error, trace)
     if is_trimmed:
-        _trim(summary)
+        _trim(summary, error)
     elif _is_expected(error):
-        return f"{type(error).__name__}: {error}"
+        name = type(error).__name__
+        return str(error) if name == "PermanentError" else f"{name}: {error}"
     return "".join(summary.format()).rstrip()
 
 
@@ -101,7 +102,7 @@ def _strip_calls(error: BaseException) -> TracebackType | None:
 def format_location(error: BaseException, *, below: Path | None = None) -> str:
     """Frames of user code of an exception and its causes, without messages; file names are relative to `below`."""
     summary = traceback.TracebackException.from_exception(error)
-    _trim(summary)
+    _trim(summary, error)
     if below is not None:
         _shorten_paths(summary, below)
     lines = summary.stack.format()
@@ -110,19 +111,20 @@ def format_location(error: BaseException, *, below: Path | None = None) -> str:
     return "".join(lines).rstrip()
 
 
-def _trim(summary: traceback.TracebackException) -> None:
+def _trim(summary: traceback.TracebackException, error: BaseException) -> None:
     """Remove frames of aaiclick and hidden packages from an exception and its causes.
 
     Frames of libraries stay unless aaiclick raised the error on purpose: then they say nothing about it.
     """
-    is_expected = issubclass(summary.exc_type or Exception, AaiclickError)
-    shown = (FrameOwner.USER,) if is_expected else (FrameOwner.USER, FrameOwner.LIBRARY)
+    shown = (FrameOwner.USER,) if isinstance(error, AaiclickError) else (FrameOwner.USER, FrameOwner.LIBRARY)
     summary.stack = traceback.StackSummary.from_list(
         frame for frame in summary.stack if owner_of(frame.filename) in shown
     )
-    for chained in (summary.__cause__, summary.__context__, *(summary.exceptions or ())):
-        if chained is not None:
-            _trim(chained)
+    members: Sequence[BaseException] = getattr(error, "exceptions", ())  # of a group
+    pairs = ((summary.__cause__, error.__cause__), (summary.__context__, error.__context__))
+    for chained_summary, chained_error in (*pairs, *zip(summary.exceptions or (), members, strict=False)):
+        if chained_summary is not None and chained_error is not None:
+            _trim(chained_summary, chained_error)
 
 
 def _shorten_paths(summary: traceback.TracebackException, directory: Path) -> None:
@@ -151,3 +153,8 @@ def report_user_errors(subject: str, remedy: str) -> Generator[None]:
         location = format_location(error, below=Path.cwd())
         named = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
         raise UserCodeError(f"{subject} raised {named}\n\n{location}\n", remedy=remedy) from error
+
+
+def escape_text(text: str) -> str:
+    """Escape characters that PostgreSQL cannot store, or the outcome would be rejected for ever."""
+    return text.replace("\x00", "\\x00").encode(errors="backslashreplace").decode()

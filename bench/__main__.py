@@ -5,7 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("bench.data", "bench.queue", "bench.map", "bench.latency", "bench.ui", "bench.peers")
+PARTS = (
+    "bench.data",
+    "bench.tpch",
+    "bench.db_benchmark",
+    "bench.queue",
+    "bench.map",
+    "bench.latency",
+    "bench.ui",
+    "bench.peers",
+)
 
 
 def main() -> int:

@@ -25,11 +25,11 @@ from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import event_routing
 from aaiclick.store.catalog import events as catalog_events
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.migrate import upgrade_if_needed
+from aaiclick.store.postgres_connections import connect
 
 STAGES = ("one", "two", "three")
 DAG = """

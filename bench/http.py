@@ -32,10 +32,10 @@ from aaiclick.local.home import Home
 from aaiclick.local.stack_connection import StackConnection
 from aaiclick.operations.pagination import write_cursor
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.migrate import upgrade_if_needed
+from aaiclick.store.postgres_connections import connect
 
 BATCH = 1_000
 ROUNDS = 60

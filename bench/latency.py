@@ -26,10 +26,10 @@ from aaiclick.orchestration import Group, OrchContext, Task, create_job, create_
 from aaiclick.orchestration.task_context import current_scope
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 from bench.schema_shape import own_server
 from bench.worker import describe_machine, workers

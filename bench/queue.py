@@ -27,13 +27,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.leases import Success
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 from bench.schema_shape import own_server
 
 BATCH = 100
@@ -195,6 +196,14 @@ class Bench:
                 SELECT n, 'x', 'BLOCKED', 1 FROM generate_series(1, {rows}) AS n""",
             "future": f"""INSERT INTO tasks (id, type, readiness, available_at)
                 SELECT n, 'x', 'TIME', now() + interval '1 day' FROM generate_series(1, {rows}) AS n""",
+            "held by a rate": f"""INSERT INTO tasks (id, type, readiness, rate)
+                SELECT n, 'x', 'HELD', '1/60' FROM generate_series(1, {rows}) AS n;
+                INSERT INTO rate_limits (org_id, key, allowed, seconds, charged_at, next_at, ends, counts)
+                SELECT id, 'x', 1, 60, now(), now() + interval '1 day', '{{}}', '{{}}' FROM orgs""",
+            "schedules": f"""INSERT INTO schedules (id, org_id, name, entrypoint, job_name, cron, timezone, missed,
+                    max_missed, overlap, declared_in, next_run_at, due_at)
+                SELECT n, (SELECT id FROM orgs), 'n' || n, 'm.f', 'f', '* * * * *', 'UTC', 'all', 9, 'queue', 'm' || n,
+                    now() + interval '1 day', now() + interval '1 day' FROM generate_series(1, {rows // 10}) AS n""",
         }
         figures: dict[str, list[tuple[float, float]]] = {name: [] for name in states}
         for _ in range(self.arguments.repeats):
@@ -208,6 +217,33 @@ class Bench:
                 figures[name].append(await self.timed(self.drain(endpoint, True, 1)))
                 await self.drop(endpoint)
         self.report(f"drain beside {rows:,} rows", figures)
+
+    async def rates(self) -> None:
+        """Compare tasks without a rate and tasks with one that does not bind: median of interleaved batches."""
+        endpoint = await self.fresh()
+        connection = await connect(endpoint)
+        worker = await queue.register_worker(connection, hostname="bench", pid=1)
+        seconds: dict[str, list[float]] = {"none": [], "rate": []}
+        for _ in range(self.count // BATCH):
+            for name, options in (("none", DEFAULT_OPTIONS), ("rate", TaskOptions(rate="1000000000/1"))):
+                await enqueue_tasks(
+                    connection, [NewTask(key, "bench", options=options) for key in get_snowflake_ids(BATCH)]
+                )
+                clock = time.perf_counter()
+                claims = await queue.claim(
+                    connection, worker_id=worker.id, limit=BATCH, queues=["default"], lease_seconds=60
+                )
+                outcomes = [Success(claim.lease) for claim in claims]
+                await queue.acknowledge(connection, worker_id=worker.id, successes=outcomes)
+                seconds[name].append(time.perf_counter() - clock)
+        await connection.close()
+        await self.drop(endpoint)
+        medians = {name: statistics.median(times) / BATCH * 1e6 for name, times in seconds.items()}
+        line = "  ".join(f"{name} {median:.1f} us" for name, median in medians.items())
+        print(
+            f"{'claim and complete with a rate':34} {line}  rate/none {medians['rate'] / medians['none']:.3f}",
+            flush=True,
+        )
 
     async def shapes(self) -> None:
         """Submit and drain jobs of different graph shapes, compared with a flat job."""
@@ -364,6 +400,7 @@ async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process | None, arg
         "pickup": bench.pickup,
         "shapes": bench.shapes,
         "growth": bench.growth,
+        "rates": bench.rates,
     }
     for name, section in sections.items():
         if arguments.only in (None, name):

@@ -14,8 +14,8 @@ import statistics
 import time
 
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store.connections import connect
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
 from bench.schema_shape import own_server
 
 FILL = """

@@ -25,7 +25,7 @@ from aaiclick.orchestration import create_job, create_task, get_job
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables.table_references import release_jobs
 
 LIVE = "SELECT count(*) FILTER (WHERE refcount > 0), count(*) FROM table_refcounts"

@@ -32,10 +32,10 @@ from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.server.ui.svg.layout import compute_layout
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
-from aaiclick.store.connections import connect
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
 from bench.schema_shape import own_server
 from bench.worker import until_done, workers
 

@@ -1,35 +1,41 @@
 """Compare tasks that do what users' tasks do with tasks that do nothing: arguments, output, values, frames, chains.
 
-    python -m bench.work [--tasks 5000] [--hops 300] [--repeats 3]
+    python -m bench.work [--tasks 5000] [--hops 300] [--repeats 3] [--peers dbos=PYTHON prefect=PYTHON]
 
 A real worker (`aaiclick worker start`, one process, default options) on a PostgreSQL of its own with durable defaults
 and the embedded ClickHouse. The time is measured from the submit of a job to its end, and divided by its tasks. Repeats
-are interleaved, medians are printed.
+are interleaved, medians are printed. `--peers` adds fan-outs and chains of other engines on the same server, each with
+the Python of an environment where it is installed (`bench.work_peers`).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import statistics
+import subprocess
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import OrchContext, Task, create_job, create_task
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
 from bench.schema_shape import own_server
 from bench.worker import describe_machine, workers
 
 NOTHING = "nothing"
 SLOWER = {"return_frame": 2, "return_object": 20, "fail_first": 10}
 """How many times fewer tasks are run of slow functions."""
+PEER_SHARE = 5
+"""How many times fewer tasks are run by other engines."""
 
 
 def make(function: str, arguments: dict[str, object] | None = None) -> Task:
@@ -99,6 +105,24 @@ def operations(arguments: argparse.Namespace) -> dict[str, Callable[[], list[Tas
     }
 
 
+async def measure_peer(endpoint: PostgresEndpoint, peer: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """Milliseconds per task of another engine, in a database of its own."""
+    name, _, python = peer.partition("=")
+    admin = await connect(endpoint)
+    await admin.execute(f"DROP DATABASE IF EXISTS peer_{name} WITH (FORCE)")
+    await admin.execute(f"CREATE DATABASE peer_{name}")
+    await admin.close()
+    script = str(Path(__file__).with_name("work_peers.py"))
+    sizes = ["--tasks", str(max(1, arguments.tasks // PEER_SHARE)), "--hops", str(max(1, arguments.hops // PEER_SHARE))]
+    dsn = endpoint.with_database(f"peer_{name}").dsn
+    # -P: modules of this directory such as `queue` and `http` must not replace those of Python.
+    command = [python, "-P", script, name, *sizes, "--dsn", dsn]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    output, _ = await process.communicate()
+    figures = json.loads(output.splitlines()[-1])
+    return {f"{name}: {operation}": milliseconds for operation, milliseconds in figures.items()}
+
+
 async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None:
     await upgrade(endpoint)
     size = f"{arguments.tasks:,} tasks, {arguments.hops:,} hops, medians of {arguments.repeats}"
@@ -114,6 +138,9 @@ async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None
             for name, make_tasks in chosen.items():
                 repeats = 30 if name.startswith("job of one") else 1
                 samples[name].append(statistics.median([await measure(endpoint, make_tasks()) for _ in range(repeats)]))
+            for peer in arguments.peers:
+                for name, value in (await measure_peer(endpoint, peer, arguments)).items():
+                    samples[name].append(value)
     base = statistics.median(samples[NOTHING])
     for name, values in samples.items():
         median = statistics.median(values)
@@ -127,6 +154,7 @@ def main() -> None:
     parser.add_argument("--hops", type=int, default=300)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--peers", nargs="*", default=[], help="dbos=PYTHON, prefect=PYTHON")
     parser.add_argument("--only", nargs="*", default=[""], help="Parts of the names of operations.")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (endpoint, _):

@@ -29,10 +29,10 @@ from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
 from bench.queue import RAW, Bench
 from bench.schema_shape import own_server
 
@@ -93,19 +93,28 @@ def spent(processes: list[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-async def drain(bench: Bench, processes: int) -> tuple[float, float, float]:
-    """Return tasks per second, and CPU in microseconds per task of PostgreSQL and of the worker processes."""
+async def wal_bytes(endpoint: PostgresEndpoint) -> float:
+    """Bytes of WAL that the server has written so far."""
+    connection = await connect(endpoint)
+    written = await connection.fetchval("SELECT (pg_current_wal_insert_lsn() - '0/0')::float8")
+    await connection.close()
+    return written
+
+
+async def drain(bench: Bench, processes: int) -> tuple[float, float, float, float]:
+    """Return tasks per second, CPU in microseconds per task of PostgreSQL and of the workers, and WAL per task."""
     endpoint = await bench.fresh()
     async with workers(endpoint, processes) as busy:
         own = spent(busy)
         await fill(endpoint, bench.count)
-        server, clock = bench.cpu(), time.perf_counter()
+        server, written, clock = bench.cpu(), await wal_bytes(endpoint), time.perf_counter()
         await until_done(endpoint)
         seconds = time.perf_counter() - clock
         figures = (
             bench.count / seconds,
             (bench.cpu() - server) / bench.count * 1e6,
             (spent(busy) - own) / bench.count * 1e6,
+            (await wal_bytes(endpoint) - written) / bench.count,
         )
     await bench.drop(endpoint)
     return figures
@@ -132,15 +141,16 @@ async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process, arguments:
     await connection.close()
     bench = Bench(endpoint, postmaster, arguments)
     for processes in arguments.processes:
-        rates, samples = list[float](), list[tuple[float, float, float]]()
+        rates, samples = list[float](), list[tuple[float, float, float, float]]()
         for _ in range(arguments.repeats):
             rates.append(await raw(bench, processes))
             samples.append(await drain(bench, processes))
         loop = statistics.median(rates)
-        rate, server, worker = (statistics.median(column) for column in zip(*samples, strict=True))
+        rate, server, worker, wal = (statistics.median(column) for column in zip(*samples, strict=True))
         print(
             f"drain by real workers, {processes} process(es)  raw {loop:,.0f}/s  aaiclick {rate:,.0f}/s  "
-            f"aaiclick/raw {rate / loop:.2f}  CPU a task: PostgreSQL {server:.0f} us, worker {worker:.0f} us",
+            f"aaiclick/raw {rate / loop:.2f}  a task: CPU of PostgreSQL {server:.0f} us, of workers {worker:.0f} us, "
+            f"WAL {wal:.0f} B",
             flush=True,
         )
 

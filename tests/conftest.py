@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -15,17 +16,54 @@ TOGETHER = ("tests/e2e/ui/", "tests/integration/cluster/", "tests/integration/st
 """Packages that share expensive fixtures: a browser, a cluster, PostgreSQL servers."""
 
 LONG = (
-    "tests/e2e/ui/", "tests/integration/worker/test_supervisor.py", "tests/integration/server/test_event_loop.py",
+    "tests/e2e/ui/", "tests/integration/engine/test_query_plans.py", "tests/integration/worker/test_supervisor.py",
+    "tests/integration/engine/test_interleavings.py", "tests/integration/server/test_event_loop.py",
+    "tests/integration/worker/test_outages.py", "tests/integration/engine/test_fault_scenarios.py",
+    "tests/integration/catalog/test_cookbook.py", "tests/integration/server/test_openapi.py",
+    "tests/integration/worker/test_commit_failpoints.py", "tests/integration/data/test_properties.py",
+    "tests/integration/server/test_cli_pipelines.py", "tests/integration/server/test_client_package.py",
     "tests/integration/worker/test_clock.py", "tests/integration/catalog/test_emit.py", "tests/chaos/",
     "tests/integration/catalog/test_dag_runs.py", "tests/integration/worker/", "tests/e2e/", *TOGETHER,
 )  # fmt: skip
-"""Long files and packages run first, the longest of them at the beginning, so that none is left alone at the end."""
+"""Long files and packages run first, the longest of them at the beginning, so that none is left alone at the end.
+
+Files that wait for leases (worker, catalog) and files that compute (engine, data) alternate.
+"""
 
 
 def pytest_configure() -> None:
     """Write bytecode, also in child processes: without it each of them compiles all modules again."""
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _share_clickhouse_settings() -> None:
+    """Read the 1,500 settings of a server once per user: the driver reads them for each client, which takes 20 ms."""
+    from clickhouse_connect.driver import asyncclient
+
+    results: dict[tuple[object, ...], Any] = {}
+    run_async = asyncclient.run_async
+
+    async def initialise(sequence: Any, execute: Any) -> Any:
+        if sequence.__name__ != "init_sequence":
+            return await run_async(sequence, execute)
+        client = execute.__self__
+        key = (client.url, *map(str, client.headers.items()))
+        if key not in results:
+            results[key] = await run_async(sequence, execute)
+            return results[key]
+        await execute(next(sequence))  # the version: it fails if the server is down or refuses the user
+        sequence.close()
+        return results[key]
+
+    asyncclient.run_async = initialise
+
+
+def _share_ssl_contexts() -> None:
+    """Read the certificates of all authorities once: httpx reads them for each client, which takes 30 ms."""
+    from httpx._transports import default
+
+    default.create_ssl_context = functools.cache(default.create_ssl_context)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,6 +94,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
+    if "httpx" in sys.modules:
+        _share_ssl_contexts()
+    if "clickhouse_connect" in sys.modules:
+        _share_clickhouse_settings()
     gc.freeze()  # keep imported modules out of later collections
 
 

@@ -28,7 +28,7 @@ LENGTH = struct.Struct("=q")
 MODULES = (
     "aaiclick.orchestration.worker.main", "aaiclick.orchestration.gateway.http", "aaiclick.server.serve",
     "aaiclick.store.alembic_commands", "aaiclick.client.sync_client", "uvicorn.protocols.http.h11_impl",
-    "uvicorn.lifespan.on", "rich.table", "rich.progress",
+    "uvicorn.lifespan.on", "rich.table", "rich.progress", "anyio._backends._asyncio", "httpcore",
 )  # fmt: skip
 """Modules that commands import lazily, in addition to `aaiclick.cli`."""
 PROGRAMS = ("aaiclick", "aaiclick.orchestration.worker.main")

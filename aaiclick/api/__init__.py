@@ -6,12 +6,20 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 
 - `field_types`: field types and base classes that several schemas share
 - `jobs`: jobs
+- `job_html`: a job as HTML, for notebooks
 - `tasks`: tasks
 - `workers`: workers, queues and task types
 - `schedules`: schedules of jobs and queue items
+- `job_functions`: `@job` functions that workers have registered
 - `dead_letters`: dead letters and the outbox
-- `events`: events that tasks wait for
+- `workflow_events`: events that tasks wait for
+- `approvals`: approvals, decisions and one-time links
+- `forms`: forms of approvals as flat JSON Schemas
 - `dags`: DAG files, versions, deploys, runs and backfills
+- `incidents`: incidents
+- `notifications`: channels, rules and messages of notifications
+- `data_tests`: results of data tests
+- `freshness`: freshness of datasets
 - `datasets`: datasets, their lineage and queries over them
 - `objects`: Objects and their rows
 - `orgs`: organisations, users, roles, API keys, secrets and the audit log

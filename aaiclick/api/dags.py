@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from aaiclick.api.field_types import Name, RequestModel, Snowflake, check_storable
+from aaiclick.api.field_types import ApiModel, Name, RequestModel, Snowflake, check_storable
 
 
 class DagFileRequest(RequestModel):
@@ -24,14 +24,14 @@ class DeployRequest(DagFileRequest):
     )
 
 
-class DagSummary(BaseModel):
+class DagSummary(ApiModel):
     """Name and number of jobs of a valid DAG file."""
 
     name: str
     jobs: int
 
 
-class DagChange(BaseModel):
+class DagChange(ApiModel):
     """One difference between two versions."""
 
     what: str = Field(examples=["dataset"])
@@ -40,7 +40,7 @@ class DagChange(BaseModel):
     detail: str
 
 
-class DagVersion(BaseModel):
+class DagVersion(ApiModel):
     id: UUID
     dag: str
     hash: str
@@ -49,7 +49,7 @@ class DagVersion(BaseModel):
     serving_since: datetime | None
 
 
-class JobDefinition(BaseModel):
+class JobDefinition(ApiModel):
     """A job definition (a node of a DAG) and its state."""
 
     name: str
@@ -63,7 +63,7 @@ class JobDefinition(BaseModel):
     paused_at: datetime | None = Field(description="When its DAG was paused")
 
 
-class DeployResponse(BaseModel):
+class DeployResponse(ApiModel):
     """Result of a deploy or rollback. While `job_id` fills new datasets, the previous version serves: deploy again."""
 
     dag: str
@@ -98,7 +98,7 @@ class BackfillRequest(RequestModel):
     dry_run: bool = False
 
 
-class BackfillStep(BaseModel):
+class BackfillStep(ApiModel):
     """One time or partition of a backfill. Without `status` it had not run; the backfill starts it."""
 
     name: str
@@ -106,7 +106,7 @@ class BackfillStep(BaseModel):
     job_id: Snowflake | None = Field(description="The job that ran it, if it still exists")
 
 
-class BackfillResponse(BaseModel):
+class BackfillResponse(ApiModel):
     job: str
     count: int = Field(description="Number of steps that had not run")
     before: int = Field(description="Number of steps that had run")
@@ -115,11 +115,19 @@ class BackfillResponse(BaseModel):
     job_ids: list[Snowflake] = Field(description="The jobs that were started")
 
 
-class ResumeDagResponse(BaseModel):
+class ResumeDagResponse(ApiModel):
     count: int = Field(description="Number of tasks that were waiting")
 
 
-class WebhookResponse(BaseModel):
+class DeleteDagResponse(ApiModel):
+    """Numbers of versions, datasets and jobs that were deleted with a DAG."""
+
+    versions: int
+    datasets: int
+    jobs: int
+
+
+class WebhookResponse(ApiModel):
     """The job that a webhook request started."""
 
     job_id: Snowflake = Field(description="The job; a repeated delivery gets the same one")

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-from aaiclick.api.field_types import Name, RequestModel, RowModel, Snowflake, TaskState, check_storable
+from aaiclick.api.field_types import ApiModel, Name, RequestModel, RowModel, Snowflake, TaskState, check_storable
 from aaiclick.api.objects import ColumnSchema
 
 MAX_QUERY_ROWS = 100_000
@@ -39,7 +39,7 @@ class Generation(RowModel):
     serving: bool
 
 
-class DatasetRun(BaseModel):
+class DatasetRun(ApiModel):
     """A task that wrote the dataset."""
 
     id: Snowflake
@@ -71,7 +71,7 @@ class ColumnLineageEdge(RowModel):
     target: str
 
 
-class LineageResponse(BaseModel):
+class LineageResponse(ApiModel):
     """Upstream or downstream lineage of a dataset."""
 
     edges: list[LineageEdge]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, Snowflake
+from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Name, RequestModel, Snowflake
 
 MAX_REDRIVEN = 1_000_000_000
 
@@ -36,7 +36,7 @@ class RedriveRequest(DeadLetterSelection):
     )
 
 
-class DeadLetter(BaseModel):
+class DeadLetter(ApiModel):
     id: Snowflake
     job_id: Snowflake | None
     type: str
@@ -47,7 +47,7 @@ class DeadLetter(BaseModel):
     error: str | None
 
 
-class DeadLetterGroup(BaseModel):
+class DeadLetterGroup(ApiModel):
     """Dead letters with the same error fingerprint."""
 
     fingerprint: str | None
@@ -62,7 +62,7 @@ class DeadLetterGroup(BaseModel):
 OutboxState = Literal["Pending", "Failed"]
 
 
-class OutboxEvent(BaseModel):
+class OutboxEvent(ApiModel):
     """An event of a dataset that is not routed; a routed one is deleted."""
 
     id: Snowflake

@@ -20,6 +20,8 @@ from pydantic import (
 )
 
 from aaiclick.errors import RequestError
+from aaiclick.store.engine.leases import WAIT_ARGUMENT
+from aaiclick.store.enums import NOTIFICATION_QUEUE
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
@@ -37,6 +39,20 @@ def check_storable(text: str) -> str:
     if "\x00" in text:
         raise ValueError("a NUL character")
     return text
+
+
+def check_queue(name: str) -> str:
+    """Refuse the queue of deliveries, which are not run by workers."""
+    if name == NOTIFICATION_QUEUE:
+        raise ValueError("the queue of notifications takes no other tasks")
+    return name
+
+
+def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Refuse the argument with the state of a wait."""
+    if WAIT_ARGUMENT in arguments:
+        raise ValueError(f"the argument {WAIT_ARGUMENT!r} is reserved: rename it")
+    return arguments
 
 
 def _parse_snowflake(value: object) -> object:
@@ -58,20 +74,27 @@ Snowflake = Annotated[
 """An id: a number in Python, a string in JSON, since JavaScript loses the last digits of large numbers."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(check_storable)]
+QueueName = Annotated[Name, AfterValidator(check_queue)]
 Slug = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(check_storable)]
 Entrypoint = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[A-Za-z_][\w.:]*$")]
 Id = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,18}$"), Field(examples=["7265312768204800"])]
-Arguments = dict[str, Any]
+Arguments = Annotated[dict[str, Any], AfterValidator(check_arguments)]
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400)]
 JobState = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
 TaskState = Literal["PENDING", "CLAIMED", "RUNNING", "COMPLETED", "FAILED", "DEAD_LETTER", "CANCELLED", "SKIPPED"]
 
 
-class RequestModel(BaseModel):
+class ApiModel(BaseModel):
+    """Base of responses: validators are built at the first use, since most commands use few of them."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class RequestModel(ApiModel):
     """Base of request bodies: unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=False)
 
 
 def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
@@ -84,7 +107,7 @@ def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
         raise RequestError(f"{name}: {first['msg']}.", remedy="Correct it and try again.") from None
 
 
-class RowModel(BaseModel):
+class RowModel(ApiModel):
     """Base of models that are made from rows of the store: `Model.model_validate(row)`."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -104,19 +127,19 @@ class Page(BaseModel, Generic[T]):
     next: str | None = Field(default=None, description="The `cursor` of the next page; null on the last one")
 
 
-class CreatedResponse(BaseModel):
+class CreatedResponse(ApiModel):
     """The id of the created item."""
 
     id: Snowflake
 
 
-class CreatedIdsResponse(BaseModel):
+class CreatedIdsResponse(ApiModel):
     """The ids of the created items, in the order of the request."""
 
     ids: list[Snowflake]
 
 
-class ChangedIdsResponse(BaseModel):
+class ChangedIdsResponse(ApiModel):
     """The number of changed items, and the ids of the first thousand."""
 
     count: int

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
 from aaiclick._version import __version__
+from aaiclick.api.field_types import ApiModel
 
 
-class LivenessResponse(BaseModel):
+class LivenessResponse(ApiModel):
     """The process responds."""
 
     status: str = "ok"
     version: str = __version__
 
 
-class CheckResult(BaseModel):
+class CheckResult(ApiModel):
     """Result of one check."""
 
     name: str
@@ -22,7 +21,7 @@ class CheckResult(BaseModel):
     detail: str
 
 
-class HealthResponse(BaseModel):
+class HealthResponse(ApiModel):
     """Whether every check passed (`ok`), and the result of each."""
 
     ok: bool

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from aaiclick.api.field_types import RowModel
+from aaiclick.api.field_types import ApiModel, RowModel
 
 FileFormat = Literal["arrow", "avro", "csv", "json", "jsonl", "orc", "parquet", "tsv"]
 ObjectState = Literal["named", "live", "literal", "unused", "unknown", "missing"]
 
 
-class ColumnSchema(BaseModel):
+class ColumnSchema(ApiModel):
     name: str
     type: str
 
@@ -38,7 +38,7 @@ class ObjectSchema(ObjectSummary):
     columns: list[ColumnSchema]
 
 
-class RowsResponse(BaseModel):
+class RowsResponse(ApiModel):
     """Rows of an Object. Numbers past 2^53, decimals and bytes are text."""
 
     rows: list[dict[str, Any]]

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, StringConstraints
 
-from aaiclick.api.field_types import Name, RequestModel, Seconds, Slug, Snowflake, check_storable
+from aaiclick.api.field_types import ApiModel, Name, RequestModel, Seconds, Slug, Snowflake, check_storable
 from aaiclick.api.workers import LimitsRequest
 
 Scope = Literal["reader", "writer", "admin", "worker"]
@@ -25,7 +25,7 @@ class UpdateOrgRequest(LimitsRequest):
     name: Name | None = Field(default=None, description="Omitted: unchanged")
 
 
-class Org(BaseModel):
+class Org(ApiModel):
     id: UUID
     name: str
     slug: str
@@ -51,7 +51,7 @@ class UpdateUserRequest(RequestModel):
     disabled: bool | None = None
 
 
-class User(BaseModel):
+class User(ApiModel):
     id: UUID
     external_id: str
     email: str | None
@@ -65,14 +65,14 @@ class CreateRoleRequest(RequestModel):
     name: Name
 
 
-class RoleResponse(BaseModel):
+class RoleResponse(ApiModel):
     id: UUID
     slug: str
     name: str
     created_at: datetime
 
 
-class Membership(BaseModel):
+class Membership(ApiModel):
     role_id: UUID
     user_id: UUID
     external_id: str
@@ -86,7 +86,7 @@ class CreateKeyRequest(RequestModel):
     lifetime_seconds: Seconds | None = None
 
 
-class ApiKey(BaseModel):
+class ApiKey(ApiModel):
     id: UUID
     name: str
     prefix: str
@@ -113,7 +113,7 @@ class SetSecretRequest(RequestModel):
     )
 
 
-class SecretSummary(BaseModel):
+class SecretSummary(ApiModel):
     """A secret without its value."""
 
     name: str
@@ -123,7 +123,7 @@ class SecretSummary(BaseModel):
     updated_at: datetime | None
 
 
-class AuditEntry(BaseModel):
+class AuditEntry(ApiModel):
     id: Snowflake
     at: datetime
     actor: str
@@ -133,7 +133,7 @@ class AuditEntry(BaseModel):
     detail: dict[str, object]
 
 
-class WhoamiResponse(BaseModel):
+class WhoamiResponse(ApiModel):
     """The organisation, actor and scopes of the credential."""
 
     org_id: UUID

@@ -5,9 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, JobState, Name, RequestModel, Seconds, Snowflake
+from aaiclick.api.field_types import (
+    MAX_ITEMS,
+    ApiModel,
+    Arguments,
+    Entrypoint,
+    JobState,
+    Name,
+    RequestModel,
+    Seconds,
+    Snowflake,
+)
 from aaiclick.api.tasks import TaskOptionFields
 
 ScheduleName = Annotated[
@@ -49,7 +59,7 @@ class ScheduleRequest(RequestModel):
         return self
 
 
-class Schedule(BaseModel):
+class Schedule(ApiModel):
     """A schedule; `state` is "missing" if the module that declared it no longer does."""
 
     id: Snowflake
@@ -79,7 +89,7 @@ class Schedule(BaseModel):
     updated_at: datetime
 
 
-class ScheduleRun(BaseModel):
+class ScheduleRun(ApiModel):
     """A job of a schedule."""
 
     id: Snowflake
@@ -121,7 +131,7 @@ class SyncSchedulesRequest(RequestModel):
     dry_run: bool = False
 
 
-class SyncSchedulesResponse(BaseModel):
+class SyncSchedulesResponse(ApiModel):
     """Names of schedules by what was done, or would be done."""
 
     added: list[str]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from aaiclick.api.field_types import (
     MAX_ITEMS,
+    ApiModel,
     Arguments,
     Entrypoint,
     Key,
     Name,
+    QueueName,
     RequestModel,
     RetryPolicy,
     Seconds,
@@ -20,13 +22,13 @@ from aaiclick.api.field_types import (
     TaskState,
 )
 from aaiclick.store.enums import Cancellation
-from aaiclick.store.task_options import TaskOptions, When
+from aaiclick.store.task_options import TaskOptions, When, parse_rate
 
 
 class TaskOptionFields(RequestModel):
     """Options of a task as fields of a request."""
 
-    queue: Name = "default"
+    queue: QueueName = "default"
     priority: Annotated[int, Field(ge=-32768, le=32767)] = 0
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     timeout_seconds: Seconds | None = None
@@ -44,12 +46,26 @@ class TaskOptionFields(RequestModel):
         "and the others were skipped (any), or when all have ended (ended) and one has failed (failed)",
     )
 
+    repeatable: bool = Field(
+        default=False,
+        description="Without retries: an attempt that was interrupted, as by the death of its worker, runs again",
+    )
+
+    rate: Annotated[str, StringConstraints(max_length=30)] | None = Field(
+        default=None,
+        examples=["100/m"],
+        description="At most so many tasks of the key are claimed in any period of that length",
+    )
+    rate_key: Key | None = Field(default=None, description="Tasks with the same key share the rate; default: the type")
+
     def to_options(self) -> TaskOptions:
         values = {name: getattr(self, name) for name in TaskOptionFields.model_fields}
         if self.retry_policy is not None:
             values["retry_policy"] = self.retry_policy.model_dump_json()
         if self.when == "all":
             values["when"] = None
+        if self.rate is not None:
+            values["rate"] = parse_rate(self.rate)
         return TaskOptions(**values)
 
 
@@ -60,6 +76,13 @@ class TaskRequest(TaskOptionFields):
     payload: Arguments = Field(default_factory=dict, examples=[{"to": "ada@example.org"}])
     entrypoint: Entrypoint | None = None
     idempotency_key: Key | None = None
+    debounce: Annotated[str, StringConstraints(max_length=50)] | None = Field(
+        default=None,
+        examples=["30s"],
+        description="Wait that long; a later item with its key replaces the payload",
+    )
+    debounce_key: Key | None = None
+    debounce_merge: bool = Field(default=False, description="Merge the payloads instead of replacing them")
 
 
 class EnqueueRequest(RequestModel):
@@ -68,7 +91,7 @@ class EnqueueRequest(RequestModel):
     items: Annotated[list[TaskRequest], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
-class CancelResponse(BaseModel):
+class CancelResponse(ApiModel):
     """Outcome of a cancellation.
 
     `cancelled`: it is over. `requested`: a worker still runs it, and it will end as cancelled whatever that worker
@@ -78,7 +101,7 @@ class CancelResponse(BaseModel):
     outcome: Cancellation
 
 
-class Task(BaseModel):
+class Task(ApiModel):
     id: Snowflake
     job_id: Snowflake | None
     group_id: Snowflake | None
@@ -103,13 +126,14 @@ class Task(BaseModel):
     error_fingerprint: str | None
 
 
-class Attempt(BaseModel):
+class Attempt(ApiModel):
     """An attempt that did not succeed."""
 
     attempt: int
     outcome: str
     charged: bool
     worker_id: Snowflake | None
+    code_version: str | None = Field(description="Version of the code that ran")
     claimed_at: datetime | None
     started_at: datetime | None
     ended_at: datetime
@@ -126,17 +150,21 @@ class TaskDetail(Task):
     lease_expires_at: datetime | None
     idempotency_key: str | None
     concurrency_key: str | None
+    rate: str | None = Field(description="Number of tasks and of seconds, as 100/60")
+    rate_key: str | None
+    code_version: str | None = Field(description="Version of the code of its last worker")
+    cached_from: Snowflake | None = Field(description="Task with the cached result that was reused")
     attempts: list[Attempt]
 
 
-class WaitReason(BaseModel):
+class WaitReason(ApiModel):
     """One reason why a task does not run."""
 
     code: str
     text: str
 
 
-class TaskLog(BaseModel):
+class TaskLog(ApiModel):
     """A part of a task's log."""
 
     text: str

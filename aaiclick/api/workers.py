@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from aaiclick.api.field_types import RequestModel, RetryPolicy, Snowflake
+from aaiclick.api.field_types import ApiModel, RequestModel, RetryPolicy, Snowflake
 
 
-class Worker(BaseModel):
+class Worker(ApiModel):
     """A process that runs tasks. Host, process id and counts of a shared worker are shown to the operator only."""
 
     id: Snowflake
@@ -28,6 +28,9 @@ class Worker(BaseModel):
     pid: int | None = None
     tasks_completed: int | None = None
     tasks_failed: int | None = None
+    code_version: str | None = Field(
+        default=None, description="Commit and digest of the modules in the worker's directory when it started"
+    )
 
     @property
     def is_draining(self) -> bool:
@@ -43,7 +46,7 @@ class LimitsRequest(RequestModel):
     rate_burst: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
-class Queue(BaseModel):
+class Queue(ApiModel):
     org: str = Field(description="Slug of the organisation")
     name: str
     ready: int
@@ -58,7 +61,16 @@ class Queue(BaseModel):
     paused_at: datetime | None
 
 
-class TaskType(BaseModel):
+class QueueScale(ApiModel):
+    """Load of a queue, for an autoscaler of its workers."""
+
+    waiting: int = Field(description="Tasks that wait for a worker, at most 10,000")
+    running: int = Field(description="Tasks that a worker has claimed or runs")
+    tasks: int = Field(description="Waiting and running tasks: a worker that runs tasks is not idle")
+    oldest_seconds: float = Field(description="Seconds since the oldest waiting task became ready")
+
+
+class TaskType(ApiModel):
     org: str = Field(description="Slug of the organisation")
     name: str
     retry_policy: RetryPolicy | None

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from aaiclick.catalog.dags import load
+from aaiclick.catalog.dags.findings import Finding
 from aaiclick.catalog.dags.model import Dag
-from aaiclick.catalog.dags.validation import Finding
-from aaiclick.catalog.errors import Problem
+from aaiclick.catalog.errors import DagProblem
 from aaiclick.catalog.queries import select_parser, table_rewrite
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable, PreparedQuery, QueryLimits
 
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AnalysisPool(Protocol):
+class AnalysisRunner(Protocol):
     """Runs functions in other processes."""
 
     async def run(self, function: Callable[..., object], *args: object) -> Any: ...
@@ -31,14 +31,14 @@ class AnalysisPool(Protocol):
 CACHED_CHARACTERS = 2_000_000
 """Total length of the cached DAG texts."""
 
-_pools: list[tuple[asyncio.AbstractEventLoop, AnalysisPool]] = []
+_pools: list[tuple[asyncio.AbstractEventLoop, AnalysisRunner]] = []
 """Pools with the event loop that each one serves."""
 
 _loaded: dict[str, Dag] = {}
 
 
 @contextmanager
-def use_pool(pool: AnalysisPool) -> Generator[None]:
+def use_pool(pool: AnalysisRunner) -> Generator[None]:
     """Run analyses of the current event loop in this pool until the block ends."""
     entry = asyncio.get_running_loop(), pool
     _pools.append(entry)
@@ -66,7 +66,7 @@ async def load_dag(text: str, file: str = "dag.yaml") -> Dag:
     return dag
 
 
-async def locate_findings(text: str, findings: Iterable[Finding]) -> list[Problem]:
+async def locate_findings(text: str, findings: Iterable[Finding]) -> list[DagProblem]:
     """Add file positions to findings about the text of a DAG."""
     return await run_analysis(load.locate_findings, text, list(findings))
 

@@ -15,14 +15,14 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from aaiclick.catalog.execution import table_storage
-from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition
+from aaiclick.catalog.execution import dataset_tables
+from aaiclick.catalog.execution.definition_context import DatasetLocation, DefinitionContext, load_definition
 from aaiclick.catalog.execution.memoize import compute_inputs_hash, find_reusable_tasks, is_memoized
 from aaiclick.cron import NominalTimes, parse_schedule
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.errors import ConflictError, LimitError, NotFoundError, RequestError
 from aaiclick.store.catalog import backfill as store
-from aaiclick.store.catalog import runs as catalog_runs
+from aaiclick.store.catalog import definition_runs as catalog_runs
 from aaiclick.store.catalog.datasets import VersionRange
 from aaiclick.store.clock import read_clock
 from aaiclick.store.enums import JobStatus
@@ -30,7 +30,7 @@ from aaiclick.store.enums import JobStatus
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_RUNS = 1_000
 """Most runs of one backfill."""
@@ -42,7 +42,7 @@ MAX_DAY = date.max
 COMPLETED = JobStatus.COMPLETED.value
 
 T = TypeVar("T")
-OpenClickHouse = Callable[[], Awaitable[Client]]
+OpenClickHouse = Callable[[], Awaitable[ClickHouseClient]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ async def _find_definition(connection: Connection, org_id: UUID, dag_name: str, 
     if not definitions:
         what = f"There is no DAG {dag_name!r:.80}"
         what = f"The DAG {dag_name!r:.80} has no definition {job_name!r:.80}" if job_name else what
-        raise NotFoundError(f"{what}.", remedy="'aaiclick dag versions' lists the DAGs.")
+        raise NotFoundError(f"{what}.", remedy="'aaiclick dag ls' lists the DAGs.")
     candidates = [row for row in definitions if can_backfill(row)]
     if not candidates:
         what = f"{dag_name}.{job_name} is" if job_name else f"The definitions of {dag_name} are"
@@ -191,7 +191,7 @@ def _reversed_range(first: str, last: str) -> RequestError:
 
 
 async def _plan_partitions(
-    connection: Connection, clickhouse: Client, definition: asyncpg.Record, first: str, last: str
+    connection: Connection, clickhouse: ClickHouseClient, definition: asyncpg.Record, first: str, last: str
 ) -> BackfillPlan:
     context = await load_definition(connection, definition["id"])
     driver = next(
@@ -201,7 +201,9 @@ async def _plan_partitions(
         raise ConflictError(
             f"No input of {definition['type']} has partitions yet.", remedy="They are created by its first update."
         )
-    partitions = await table_storage.list_partitions(clickhouse, driver.layout.partition_by, driver.physical().select())
+    partitions = await dataset_tables.list_partitions(
+        clickhouse, driver.layout.partition_by, driver.physical().select()
+    )
     keys = filter_partitions(partitions, first, last)
     recorded = await catalog_runs.load_partitions(connection, driver.generation, keys)
     requests: list[store.BackfillRun] = []

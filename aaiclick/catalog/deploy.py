@@ -21,9 +21,17 @@ import asyncpg
 
 from aaiclick import failpoints
 from aaiclick.catalog import analysis
+from aaiclick.catalog.dags.data_test_datasets import REJECTED_INDEX, find_rejected_keys, find_test_references
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.hashing import config_hash, dataset_hashes, find_output_keys, version_hash
-from aaiclick.catalog.dags.model import AlwaysOnSource, CronSource, Dag, DefinitionSpec, Output
+from aaiclick.catalog.dags.model import (
+    REJECTED_SUFFIX,
+    AlwaysOnSource,
+    CronSource,
+    Dag,
+    DefinitionSpec,
+    Output,
+)
 from aaiclick.catalog.dags.runtime_check import LOCAL_RUNTIMES, find_foreign_prefixes, find_unknown_runtimes
 from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.cron import parse_schedule
@@ -31,13 +39,14 @@ from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import dag_versions as store
 from aaiclick.store.catalog.events import UNLIMITED_SECONDS
+from aaiclick.store.catalog.freshness import set_policies
 from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.cancel import cancel_tasks
 from aaiclick.store.enums import DEFAULT_ORG_ID, Cancellation
 from aaiclick.store.tenancy.orgs import get_org
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_PRELOADED = 5
 
@@ -239,7 +248,7 @@ def _choose_rollback_target(dag_name: str, versions: list[store.DagVersionRow], 
     if len(matching) != 1:
         count = "no version" if not matching else f"{len(matching)} versions"
         raise DeployError(
-            f"The DAG {dag_name!r} has {count} whose hash begins with {to!r:.70}.",
+            f"The DAG {dag_name!r} has {count} with a hash that begins with {to!r:.70}.",
             remedy=f"'aaiclick dag versions {dag_name}' lists them.",
         )
     return matching[0].id
@@ -275,11 +284,30 @@ async def _add_version(
             if created:
                 built_names.append(output.name)
             await store.set_dataset_version(connection, version_id, ids[output.name], generation)
+            if output.has_quarantine:
+                ids[output.name + REJECTED_SUFFIX] = await _add_rejected(
+                    connection, org_id, dag.name, definition.name, index, hashes[output.name], version_id
+                )
     definitions = await asyncio.to_thread(
         lambda: [_build_definition(definition, ids, external) for definition in dag.jobs]
     )
     await store.add_definitions(connection, org_id, dag.name, version_id, definitions)
     return version_id, True, tuple(built_names)
+
+
+async def _add_rejected(
+    connection: Connection, org_id: UUID, dag_name: str, job: str, index: int, output_hash: str, version_id: UUID
+) -> UUID:
+    """Add the dataset of the rejected rows of an output, with a generation per generation of the output.
+
+    It is not filled: it gets rows with the next update of the output.
+    """
+    dataset_id = await store.ensure_dataset(connection, org_id, dag_name, job, REJECTED_INDEX + index, {})
+    generation, _ = await store.ensure_dataset_version(
+        connection, dataset_id, output_hash, new_generation := uuid4(), f"dataset_{new_generation.hex}", None, None
+    )
+    await store.set_dataset_version(connection, version_id, dataset_id, generation)
+    return dataset_id
 
 
 async def _check_settings(connection: Connection, dag: Dag, text: str, file: str, org_id: UUID) -> None:
@@ -297,7 +325,11 @@ async def _find_external_datasets(
     connection: Connection, org_id: UUID, dag: Dag, roles: Collection[str] | None
 ) -> dict[str, UUID]:
     """Return the datasets of other DAGs that this one reads; hidden ones count as unpublished."""
-    names = sorted({input_.dataset for definition in dag.jobs for input_ in definition.inputs if input_.dataset})
+    outputs = {*find_output_keys(dag), *(name + REJECTED_SUFFIX for name in find_rejected_keys(dag))}
+    names = sorted({
+        *(input_.dataset for definition in dag.jobs for input_ in definition.inputs if input_.dataset),
+        *(name for definition in dag.jobs for name in find_test_references(definition) if name not in outputs),
+    })  # fmt: skip
     datasets = await store.find_datasets_by_name(connection, org_id, names, roles)
     for name in names:
         if name not in datasets:
@@ -349,6 +381,10 @@ def _build_definition(
         heartbeat_timeout_seconds=definition.heartbeat_timeout_seconds,
         max_attempts=definition.max_attempts,
         status="Pending" if definition.activation == "source" else "Idle",
+        rejected_datasets=[
+            str(ids[output.name + REJECTED_SUFFIX]) if output.has_quarantine else None for output in definition.outputs
+        ],
+        reference_datasets=[str(ids.get(name) or external[name]) for name in find_test_references(definition)],
     )
 
 
@@ -368,6 +404,9 @@ async def _swap_version(
         output_key: published.get(output, f"{dag.name}.{output}")
         for output, output_key in find_output_keys(dag).items()
     }
+    names |= {
+        key: names[find_output_keys(dag)[output]] + REJECTED_SUFFIX for output, key in find_rejected_keys(dag).items()
+    }
     await _check_names(connection, org_id, dag, set(names.values()))
     now = await read_clock(connection)
     next_runs = {
@@ -384,6 +423,14 @@ async def _swap_version(
             f"Another DAG published a dataset under a name of {dag.name!r} meanwhile.",
             remedy="Publish under another name.",
         ) from None
+    positions = find_output_keys(dag)
+    policies = {
+        positions[output.name]: output.freshness.to_policy()
+        for definition in dag.jobs
+        for output in definition.outputs
+        if output.freshness is not None
+    }
+    await set_policies(connection, org_id, dag.name, policies)
     await store.set_ready(connection, version_id)
     return await store.start_catch_up_job(connection, org_id, dag.name, version_id, check_all=returning)
 

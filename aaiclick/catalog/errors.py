@@ -34,7 +34,7 @@ class FilePosition:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class DagProblem:
     """One error in a DAG file: position, field, message and remedy."""
 
     position: FilePosition
@@ -52,7 +52,7 @@ class Problem:
 class DagError(CatalogError):
     """A DAG file has errors: all of them, each with its position."""
 
-    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, file: str, problems: Sequence[DagProblem]) -> None:
         self.file = file
         self.problems = tuple(sorted(set(problems)))
         count = len(self.problems)

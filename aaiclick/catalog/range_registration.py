@@ -21,7 +21,7 @@ from aaiclick.store.catalog.datasets import Reader, ServedDataset, VersionRange
 from aaiclick.store.tenancy.orgs import get_org
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aaiclick.store.catalog.dag_versions import VersionText
     from aaiclick.store.catalog.datasets import Reader
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
     Row = Mapping[str, Any] | asyncpg.Record
 
@@ -42,6 +42,7 @@ _REDACTED_FIELDS = {
     "partitions": None,
     "idempotency_key": None,
     "concurrency_key": None,
+    "rate_key": None,
     "dedupe_key": None,
 }
 _TASK_ERROR = re.compile(r"^.*? \(task (\d{1,19})\) failed in attempt \d+: ", re.DOTALL)

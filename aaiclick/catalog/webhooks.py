@@ -22,7 +22,7 @@ from aaiclick.store.catalog import sources
 from aaiclick.store.tenancy import orgs, secrets
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 _logger = logging.getLogger(__name__)
 

@@ -6,6 +6,8 @@
 - `servers`: separate PostgreSQL and ClickHouse servers, and workers
 - `tcp_proxy`: the network between them, with latency, black holes and resets
 - `load_clients`: clients that submit work and retry until it is acknowledged
+- `flow_clients`: clients that submit waits, limits, rates, batches, caches and schedules
+- `approvers`: people who decide the approvals of the load
 - `tasks`: the task functions
 - `dag_workload`: a reactive DAG, and the expected content of its datasets
 - `fault_schedule`: times of faults, derived from a seed
@@ -15,6 +17,7 @@
 - `observability_check`: checks of metrics, health and logs
 - `checker`: compares histories with PostgreSQL and ClickHouse
 - `oracle`: expected states of tasks and jobs
+- `flow_oracle`: expected effects of the load of `flow_clients`
 - `recovery_times`: recovery time of tasks of killed processes
 - `result`: findings of a run
 """

@@ -19,18 +19,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.chaos import history, oracle
+from aaiclick.chaos import flow_oracle, history, oracle
+from aaiclick.chaos.approvers import DECISIONS
 from aaiclick.chaos.dag_workload import find_differences
-from aaiclick.chaos.history import AttemptEvent
+from aaiclick.chaos.history import STEPS, UNDONE_STEPS, AttemptEvent
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, JOB_NAME
 from aaiclick.chaos.recovery_times import explain_recoveries, find_recoveries
 from aaiclick.chaos.result import MAX_RECOVERY_SECONDS, CheckResult
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.orchestration.table_audit import find_inconsistencies
 from aaiclick.store.engine.invariants import check_invariants
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 GRACE_SECONDS = 30.0
 
@@ -62,7 +63,7 @@ CREATE TRIGGER chaos_term_end AFTER UPDATE ON workers FOR EACH ROW
 `public` must have row-level security."""
 
 
-async def check_run(connection: Connection, clickhouse: Client, directory: Path) -> CheckResult:
+async def check_run(connection: Connection, clickhouse: ClickHouseClient, directory: Path) -> CheckResult:
     """Compare the histories with the databases, after all work is done."""
     result = CheckResult()
     records = history.read_events(directory, CLIENT_EVENTS)
@@ -80,6 +81,13 @@ async def check_run(connection: Connection, clickhouse: Client, directory: Path)
     oracle.check_attempts(result, events_by_task, rows)
     oracle.check_order(result, records, events_by_task, rows)
     oracle.check_times(result, records, events_by_task)
+    steps = history.read_events(directory, STEPS)
+    oracle.check_sagas(result, steps, history.read_events(directory, UNDONE_STEPS), rows)
+    await flow_oracle.check_flow(result, connection, directory, records)
+    decided = {row["id"]: row["decided_by"] for row in await connection.fetch(DECIDED)}
+    oracle.check_decisions(result, history.read_events(directory, DECISIONS), decided)
+    for row in await connection.fetch(CHILDREN):
+        result.duplicated.append(f"task {row['id']} has {row['children']} child jobs, {row['completed']} completed")
     result.ends = sorted(event.at for events in events_by_task.values() for event in events if event.event == "end")
     faults = history.read_events(directory, "faults")
     result.recoveries, result.faulted_again = await find_recoveries(connection, events_by_task, faults)
@@ -97,7 +105,7 @@ async def check_run(connection: Connection, clickhouse: Client, directory: Path)
     return result
 
 
-async def find_violations(connection: Connection, clickhouse: Client) -> list[str]:
+async def find_violations(connection: Connection, clickhouse: ClickHouseClient) -> list[str]:
     """Return the findings of `aaiclick doctor` in both databases."""
     violations = [
         f"{violation.invariant}: {violation.kind} {violation.id}: {violation.finding}"
@@ -109,11 +117,21 @@ async def find_violations(connection: Connection, clickhouse: Client) -> list[st
     ]
 
 
-TASKS = "SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error FROM tasks"
+TASKS = """
+    SELECT id, status::text, attempt, org_id::text, idempotency_key, job_id, type, error, cached_from, completed_at
+    FROM tasks
+"""
 JOBS = """
     SELECT id, org_id::text, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1) + 1)) AS key
-    FROM jobs
+    FROM jobs WHERE parent_task_id IS NULL AND schedule_id IS NULL
 """
+CHILDREN = """
+    SELECT t.id, count(j.id) AS children, count(j.completed_at) AS completed
+    FROM tasks t LEFT JOIN jobs j ON j.parent_task_id = t.id AND j.org_id = t.org_id
+    WHERE t.type = 'aaiclick.chaos.tasks.submit_child' AND t.status = 'COMPLETED'
+    GROUP BY t.id HAVING count(j.id) <> 1 OR count(*) FILTER (WHERE j.status = 'COMPLETED') <> 1
+"""
+DECIDED = "SELECT id, decided_by FROM approvals"
 TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
 TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
 EARLY = """

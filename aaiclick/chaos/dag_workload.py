@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.catalog.execution.table_storage import DatasetLayout
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.catalog.execution.dataset_tables import DatasetLayout
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.store.catalog import dag_versions
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 DAG_NAME = "chaos"
 DEFINITIONS = ("sell", "tidy", "sums")
@@ -60,7 +60,9 @@ CAUSED = """
 """
 
 
-async def find_differences(connection: Connection, clickhouse: Client, records: list[dict[str, Any]]) -> list[str]:
+async def find_differences(
+    connection: Connection, clickhouse: ClickHouseClient, records: list[dict[str, Any]]
+) -> list[str]:
     """Return sales and sums that differ from the acknowledged ones, and steps that did not run exactly once."""
     acknowledged = {record["key"]: record["job"] for record in records if record.get("acknowledged") == "flow"}
     requests = [record for record in records if record.get("requested") == "flow"]
@@ -119,11 +121,13 @@ async def _find_wrong_counts(connection: Connection, jobs: Iterable[int]) -> lis
     return findings
 
 
-async def _count_rows(connection: Connection, clickhouse: Client, name: str, columns: Sequence[str]) -> Counter[Row]:
+async def _count_rows(
+    connection: Connection, clickhouse: ClickHouseClient, name: str, columns: Sequence[str]
+) -> Counter[Row]:
     return Counter(tuple(row[column] for column in columns) for row in await _read_rows(connection, clickhouse, name))
 
 
-async def _read_rows(connection: Connection, clickhouse: Client, name: str) -> list[dict[str, object]]:
+async def _read_rows(connection: Connection, clickhouse: ClickHouseClient, name: str) -> list[dict[str, object]]:
     """Return the rows that readers of a dataset see."""
     for dataset in await dag_versions.list_serving_datasets(connection, DEFAULT_ORG_ID, DAG_NAME):
         if dataset["name"] == name:

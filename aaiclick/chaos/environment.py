@@ -16,26 +16,36 @@ from uuid import UUID
 import psutil
 
 from aaiclick.catalog.deploy import deploy
+from aaiclick.chaos.approvers import decide_approvals
 from aaiclick.chaos.checker import TRIGGERS
 from aaiclick.chaos.dag_workload import DAG, DAG_NAME, DEFINITIONS
+from aaiclick.chaos.flow_clients import FlowClient, create_schedules, pause_schedules
 from aaiclick.chaos.history import record_event
-from aaiclick.chaos.load_clients import CLIENT_EVENTS, CLIENTS, RETRY, TASK_MODULE, BacklogLimiter, LoadClient
+from aaiclick.chaos.load_clients import CLIENT_EVENTS, CLIENTS, RETRY, TASK_MODULE, BacklogLimiter
 from aaiclick.chaos.observability_check import ApiMonitor
-from aaiclick.chaos.servers import CONCURRENCY, LEASE_SECONDS, ApiServer, HttpWorker, Program, Route, Servers, Worker
+from aaiclick.chaos.servers import (
+    CONCURRENCY,
+    LEASE_SECONDS,
+    ApiServer,
+    ChaosWorker,
+    HttpWorker,
+    Program,
+    Route,
+    Servers,
+)
 from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.errors import StackError
 from aaiclick.orchestration import OrchContext, RetryPolicy, set_retry_policy
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 from aaiclick.store.tenancy.api_keys import create_key
 from aaiclick.store.tenancy.orgs import create_org
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 SERVED_WORKERS = 1
 WARM_SECONDS = 120.0
@@ -70,9 +80,9 @@ class ChaosEnvironment:
         self.history.mkdir(parents=True)
         self.servers = Servers(directory)
         self.server: ApiServer
-        self.workers: list[Worker] = []
+        self.workers: list[ChaosWorker] = []
         self.dead: list[Program] = []
-        self.clients: list[LoadClient] = []
+        self.clients: list[FlowClient] = []
         self.frozen: set[int] = set()
         self.skipped: set[str] = set()
         self.workers_lock = asyncio.Lock()
@@ -118,8 +128,10 @@ class ChaosEnvironment:
             rng = random.Random(f"{self._seed}/client {number}")  # noqa: S311
             route = await Route.make(self.servers, data=False)
             await route.add("server", TcpProxy(("127.0.0.1", self.server.port)))
-            self.clients.append(LoadClient(number, rng, route, self.history, orgs, self._limiter, self._key))
-        self._background = [asyncio.create_task(self._supervise_programs()), asyncio.create_task(self._count_backlog())]
+            self.clients.append(FlowClient(number, rng, route, self.history, orgs, self._limiter, self._key))
+        approvers = decide_approvals(self.servers.postgres, orgs, self.history)
+        background = (self._supervise_programs(), self._count_backlog(), approvers)
+        self._background = [asyncio.create_task(coroutine) for coroutine in background]
 
     async def _make_orgs(self, connection: Connection) -> list[UUID]:
         return [(await create_org(connection, name=f"Org {n}", slug=f"org{n}")).id for n in range(1, ORGS)]
@@ -169,7 +181,17 @@ class ChaosEnvironment:
             await connection.close()
 
     async def run_load(self, tasks: int) -> None:
-        """Submit about that many tasks; ends when all are accepted, or with the error of a client."""
+        """Submit about that many tasks; ends when all are accepted, or with the error of a client.
+
+        Schedules start runs meanwhile.
+        """
+        org = self.clients[0].orgs[1]
+        await create_schedules(self.servers.postgres, org, str(self.history))
+        await self.submit_all(tasks)
+        await pause_schedules(self.servers.postgres, org)
+
+    async def submit_all(self, tasks: int) -> None:
+        """Submit about that many tasks by all clients at once."""
         async with asyncio.TaskGroup() as group:
             for client in self.clients:
                 group.create_task(client.submit(tasks // CLIENTS))
@@ -202,11 +224,11 @@ class ChaosEnvironment:
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    async def _add_worker(self, *, over_http: bool, clock_seconds: float, full_disk: bool) -> Worker:
+    async def _add_worker(self, *, over_http: bool, clock_seconds: float, full_disk: bool) -> ChaosWorker:
         self._started += 1
         route = await Route.make(self.servers, self.server.port if over_http else None, data=not over_http)
         common = self._started, self.directory, route, self._variables
-        worker = HttpWorker(*common, self._key) if over_http else Worker(*common)
+        worker = HttpWorker(*common, self._key) if over_http else ChaosWorker(*common)
         worker.start(clock_seconds=clock_seconds, full_disk=full_disk)
         self.workers.append(worker)
         return worker
@@ -217,8 +239,8 @@ class ChaosEnvironment:
             await self.fill_workers()
 
     async def fill_workers(
-        self, *, replaced: Worker | None = None, clock_seconds: float = 0.0, full_disk: bool = False
-    ) -> list[Worker]:
+        self, *, replaced: ChaosWorker | None = None, clock_seconds: float = 0.0, full_disk: bool = False
+    ) -> list[ChaosWorker]:
         """Like replace_dead, for the holder of `workers_lock`; return the workers that were started."""
         for worker in [candidate for candidate in self.workers if candidate is replaced or not candidate.alive]:
             self.workers.remove(worker)

@@ -21,7 +21,7 @@ INTERVALS = {
 
 
 @dataclass(frozen=True, order=True)
-class Fault:
+class ScheduledFault:
     """One fault; `seed` decides its target and its parameters."""
 
     at_seconds: float
@@ -32,13 +32,13 @@ class Fault:
         return random.Random(self.seed)  # noqa: S311
 
 
-def make_schedule(seed: int, seconds: float, kinds: Collection[str]) -> list[Fault]:
+def make_schedule(seed: int, seconds: float, kinds: Collection[str]) -> list[ScheduledFault]:
     """Return all faults of a run in order; every kind occurs in the first half at least once."""
-    faults: list[Fault] = []
+    faults: list[ScheduledFault] = []
     for kind in sorted(kinds):
         rng = random.Random(f"{seed}/{kind}")  # noqa: S311
         at_seconds = rng.uniform(0.3, 1.0) * min(INTERVALS[kind], seconds / 2)
         while at_seconds < seconds:
-            faults.append(Fault(at_seconds, kind, rng.getrandbits(32)))
+            faults.append(ScheduledFault(at_seconds, kind, rng.getrandbits(32)))
             at_seconds += INTERVALS[kind] * rng.uniform(0.75, 1.25)
     return sorted(faults)

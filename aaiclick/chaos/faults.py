@@ -11,12 +11,11 @@ from collections.abc import Callable, Coroutine, Sequence
 import psutil
 
 from aaiclick.chaos.environment import ChaosEnvironment
-from aaiclick.chaos.fault_schedule import Fault
+from aaiclick.chaos.fault_schedule import ScheduledFault
 from aaiclick.chaos.history import record_event
-from aaiclick.chaos.servers import LEASE_SECONDS, HttpWorker, Route, Worker
+from aaiclick.chaos.servers import LEASE_SECONDS, ChaosWorker, HttpWorker, Route
 from aaiclick.chaos.tcp_proxy import INSTANT_MODES, MODES
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 
 MAX_TRIES = 4
 RETRY_SECONDS = 0.5
@@ -40,7 +39,7 @@ class FaultInjector:
         self._pending: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
 
-    async def run(self, faults: Sequence[Fault]) -> None:
+    async def run(self, faults: Sequence[ScheduledFault]) -> None:
         """Inject the faults one after the other, each at its time."""
         started_at = time.monotonic()
         try:
@@ -52,7 +51,7 @@ class FaultInjector:
                 task.cancel()
             await asyncio.gather(*self._pending, return_exceptions=True)
 
-    async def _inject(self, fault: Fault) -> str:
+    async def _inject(self, fault: ScheduledFault) -> str:
         """Inject a fault and describe it. Without a target it is retried for a moment, then not counted."""
         message = ""
         for _ in range(MAX_TRIES):
@@ -68,7 +67,7 @@ class FaultInjector:
                 break
         return message
 
-    def _choose_worker(self, fault: Fault) -> Worker:
+    def _choose_worker(self, fault: ScheduledFault) -> ChaosWorker:
         candidates = [
             worker
             for worker in self._environment.workers
@@ -78,7 +77,7 @@ class FaultInjector:
             raise FaultNotInjected("no worker was running")
         return fault.make_rng().choice(candidates)
 
-    async def _inject_worker(self, fault: Fault) -> str:
+    async def _inject_worker(self, fault: ScheduledFault) -> str:
         """Kill a worker process, its supervisor, or both."""
         worker = self._choose_worker(fault)
         supervisor, *children = worker.processes() or [None]
@@ -99,7 +98,7 @@ class FaultInjector:
             self._environment.history, "faults", kind=fault_kind, killed=[process.pid for process in processes]
         )
 
-    async def _inject_zombie(self, fault: Fault) -> str:
+    async def _inject_zombie(self, fault: ScheduledFault) -> str:
         """Suspend a worker for longer than its lease, then resume it."""
         worker = self._choose_worker(fault)
         processes = worker.processes()
@@ -126,10 +125,10 @@ class FaultInjector:
         self._run_in_background(wake())
         return f"worker {worker.number}: frozen for {seconds:.1f} s, past its lease"
 
-    async def _inject_postgres(self, _: Fault) -> str:
+    async def _inject_postgres(self, _: ScheduledFault) -> str:
         return await self._kill_server("postgres")
 
-    async def _inject_clickhouse(self, _: Fault) -> str:
+    async def _inject_clickhouse(self, _: ScheduledFault) -> str:
         return await self._kill_server("clickhouse")
 
     async def _kill_server(self, name: str) -> str:
@@ -137,7 +136,7 @@ class FaultInjector:
             raise FaultNotInjected("was down")
         return f"{name}: killed"
 
-    async def _inject_network(self, fault: Fault) -> str:
+    async def _inject_network(self, fault: ScheduledFault) -> str:
         """Disturb one connection between a program and a server."""
         rng = fault.make_rng()
         owner, route = rng.choice(self._list_routes())
@@ -162,13 +161,13 @@ class FaultInjector:
         """Return the routes of workers on PostgreSQL, which detect a missing response by a timeout."""
         return [worker.route for worker in self._environment.workers if not isinstance(worker, HttpWorker)]
 
-    async def _inject_server(self, fault: Fault) -> str:
+    async def _inject_server(self, fault: ScheduledFault) -> str:
         self._kill_processes(fault.kind, self._environment.server.processes())
         await asyncio.sleep(0.2)
         await self._environment.replace_dead()
         return "server: killed"
 
-    async def _inject_leader(self, fault: Fault) -> str:
+    async def _inject_leader(self, fault: ScheduledFault) -> str:
         """Kill the leader with all its processes."""
         pid = None
         with contextlib.suppress(*CONNECTION_ERRORS):  # PostgreSQL may be down
@@ -185,17 +184,17 @@ class FaultInjector:
         await self._environment.replace_dead()
         return f"leader: worker {leader.number} killed"
 
-    async def _inject_clock(self, fault: Fault) -> str:
+    async def _inject_clock(self, fault: ScheduledFault) -> str:
         """Replace a worker by one with a clock that is wrong by up to a day."""
         offset = fault.make_rng().choice((-1, 1)) * fault.make_rng().uniform(60, 86_400)
         return await self._replace_worker(fault, f"clock wrong by {offset:+,.0f} s", clock_seconds=offset)
 
-    async def _inject_disk(self, fault: Fault) -> str:
+    async def _inject_disk(self, fault: ScheduledFault) -> str:
         """Replace a worker by one with a log disk that fills up at once."""
         return await self._replace_worker(fault, "disk full", full_disk=True)
 
     async def _replace_worker(
-        self, fault: Fault, condition: str, *, clock_seconds: float = 0.0, full_disk: bool = False
+        self, fault: ScheduledFault, condition: str, *, clock_seconds: float = 0.0, full_disk: bool = False
     ) -> str:
         worker = self._choose_worker(fault)
         async with self._environment.workers_lock:

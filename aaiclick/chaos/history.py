@@ -15,6 +15,10 @@ from typing import Any
 
 PRINTED_LINES = "printed"
 """File of the lines that tasks have printed."""
+STEPS, UNDONE_STEPS = "steps", "undone"
+"""Files of the steps of sagas that ran, and that were undone."""
+FINAL_TASKS, DEBOUNCED, BATCHED = "final", "debounced", "batched"
+"""Files of final tasks, debounced payloads and calls of the batch handler that ran."""
 
 _files: dict[tuple[str, int], int] = {}
 

@@ -8,34 +8,36 @@ import json
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 from uuid import UUID
 
 from aaiclick.chaos.dag_workload import DAG_NAME, TASKS_PER_RUN
 from aaiclick.chaos.history import record_event
 from aaiclick.chaos.servers import Route
+from aaiclick.chaos.tasks import undo_step
 from aaiclick.client import AsyncClient
 from aaiclick.errors import ConflictError
 from aaiclick.operators import map as map_rows
-from aaiclick.orchestration import Group, OrchContext, Task, cancel_job, create_job, lifecycle
+from aaiclick.orchestration import Group, OrchContext, Task, approval, cancel_job, create_job, lifecycle, sleep
+from aaiclick.orchestration.failure_paths import make_job_handlers
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog.sources import start_source
 from aaiclick.store.engine import control
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.task_options import TaskOptions
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 T = TypeVar("T")
 
@@ -89,9 +91,18 @@ class BacklogLimiter:
         await asyncio.sleep(self._due - now)
 
 
+SHARES = {
+    "items": 6, "posted": 2, "redrive": 1, "dag": 20, "cancelled": 2, "objects": 4, "values": 4, "map": 1, "grow": 2,
+    "flow": 1, "workflow": 2, "saga": 1,
+}  # fmt: skip
+"""Workload → relative frequency; counted in tasks, items and DAGs are half each."""
+
+
 @dataclass
 class LoadClient:
     """A client that submits work."""
+
+    shares: ClassVar[Mapping[str, int]] = SHARES
 
     number: int
     rng: random.Random
@@ -113,7 +124,7 @@ class LoadClient:
             AsyncClient(url, self.key, timeout_seconds=WAIT_SECONDS / 4) as self._server,
         ):
             while self.submitted < tasks:
-                workload = self.rng.choices(list(SHARES), list(SHARES.values()))[0]
+                workload = self.rng.choices(list(self.shares), list(self.shares.values()))[0]
                 count = await getattr(self, f"_submit_{workload}")(f"{self.number}-{self.submitted}")
                 self.submitted += count
                 await self.pace.acquire(count)
@@ -270,6 +281,43 @@ class LoadClient:
         adder >> last  # pyright: ignore[reportUnusedExpression]
         return (await self._submit_job(key, [adder, last], [adder, last], [(adder.id, last.id)], added=width))[0]
 
+    async def _submit_workflow(self, key: str) -> int:
+        """Submit a branch with a join, a sleep, an approval and a child job.
+
+        Not for the default org: its worker over HTTP cannot submit jobs.
+        """
+        choice, chosen, left_out = (
+            self._make_task("choose_branch"),
+            self._make_task("plain"),
+            self._make_task("blocking"),
+        )
+        join, last = self._make_task("plain"), self._make_task("plain")
+        join.options = replace(join.options, when="any")
+        parent = self._make_task("submit_child", key=key)
+        pause, question = sleep(0.2), approval(f"chaos {key}")
+        choice >> [chosen, left_out] >> join  # pyright: ignore[reportUnusedExpression]
+        [join, pause, question, parent] >> last  # pyright: ignore[reportUnusedExpression]
+        tasks = [choice, chosen, left_out, join, pause, question, parent, last]
+        edges = [(choice.id, chosen.id), (chosen.id, join.id), (join.id, last.id), (parent.id, last.id)]
+        org = self.rng.choice(self.orgs[1:])
+        return (await self._submit_job(key, [*tasks], tasks, edges, added=1, org=org))[0]
+
+    async def _submit_saga(self, key: str) -> int:
+        """Submit two steps, one after the other or parallel, that are undone after the failure of a third."""
+        first, second = (self._make_task("run_step", key=key, number=number) for number in (1, 2))
+        third = self._make_task("fail_finally")
+        is_parallel = self.rng.random() < 0.5
+        if is_parallel:
+            [first, second] >> third  # pyright: ignore[reportUnusedExpression]
+        else:
+            first >> second >> third  # pyright: ignore[reportUnusedExpression]
+        for step in (first, second):
+            step.compensate = undo_step
+        [compensator] = make_job_handlers([first, second, third], None, None)
+        nodes = [first, second, third, compensator]
+        edges = [(first.id, third.id if is_parallel else second.id), (second.id, third.id)]
+        return (await self._submit_job(key, [*nodes], nodes, edges, added=2, ends=("FAILED",)))[0]
+
     async def _submit_flow(self, key: str) -> int:
         """Trigger the source of the reactive DAG."""
         first = self.submitted * SALES
@@ -304,15 +352,17 @@ class LoadClient:
         *,
         added: int = 0,
         ends: Sequence[str] = (DONE,),
+        org: UUID | None = None,
+        final: int | None = None,
     ) -> tuple[int, int]:
         """Submit a job for some org; return its number of tasks and its id.
 
-        `ends` are the allowed final statuses, `added` the number of tasks that its tasks add.
+        `ends` are the allowed final statuses, `added` the number of tasks that its tasks add, `final` its final task.
         """
-        total, org = len(tasks) + added, self.rng.choice(self.orgs)
+        total, org = len(tasks) + added, org or self.rng.choice(self.orgs)
         record_event(
             self.history, CLIENT_EVENTS, requested="job", key=key, tasks=[task.id for task in tasks], edges=edges,
-            total=total, ends=ends, org=str(org),
+            total=total, ends=ends, org=str(org), final=final,
         )  # fmt: skip
         make = partial(
             self._create_job if org == DEFAULT_ORG_ID else self._create_for_org, f"{JOB_NAME}{key}", key, nodes
@@ -344,10 +394,3 @@ class LoadClient:
 def _earliest_start() -> float:
     """Return the earliest start of scheduled items by the histories' clock, which differs from PostgreSQL's."""
     return time.monotonic() + LATER_SECONDS - 0.1
-
-
-SHARES = {
-    "items": 6, "posted": 2, "redrive": 1, "dag": 20, "cancelled": 2, "objects": 4, "values": 4, "map": 1, "grow": 2,
-    "flow": 1,
-}  # fmt: skip
-"""Workload → relative frequency; counted in tasks, items and DAGs are half each."""

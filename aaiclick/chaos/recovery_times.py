@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.chaos.history import AttemptEvent
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @dataclass(frozen=True, slots=True)

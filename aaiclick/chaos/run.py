@@ -25,12 +25,12 @@ from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhous
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables.table_references import release_jobs
 from aaiclick.tempdirs import temporary_directory
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 IDLE_SECONDS = 300.0
 """Timeout until all work is done after the last fault."""
@@ -172,7 +172,8 @@ async def stop_load(load: asyncio.Task[None]) -> list[str]:
     await asyncio.wait([load])
     if load.cancelled() or load.exception() is None:
         return []
-    errors = cast("ExceptionGroup[Exception]", load.exception()).exceptions
+    error = load.exception()
+    errors = cast("ExceptionGroup[Exception]", error).exceptions if isinstance(error, ExceptionGroup) else [error]
     return [f"unexpected error of a client: {type(error).__name__}: {error}" for error in errors]
 
 

@@ -223,7 +223,7 @@ class Program:
             self._disk = None
 
 
-class Worker(Program):
+class ChaosWorker(Program):
     """`aaiclick worker start` on the databases."""
 
     name = "worker"
@@ -246,7 +246,7 @@ class ApiServer(Program):
         return ["server", "start", "--host", "127.0.0.1", "--port", str(self.port)]
 
 
-class HttpWorker(Worker):
+class HttpWorker(ChaosWorker):
     """`aaiclick worker start --server`: has an API key, and no database connection."""
 
     def __init__(self, number: int, directory: Path, way: Route, variables: Mapping[str, str], key: str) -> None:

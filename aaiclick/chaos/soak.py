@@ -20,7 +20,7 @@ import psutil
 from aaiclick.chaos.environment import ChaosEnvironment
 from aaiclick.chaos.run import workspace
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 
 KEEP_SECONDS = 20.0
 WARM_SHARE = 0.4

@@ -11,10 +11,10 @@ import asyncpg
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 CHECK_SECONDS = 1.0
 WRONG_SECONDS = 30.0

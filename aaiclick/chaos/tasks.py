@@ -15,9 +15,29 @@ from typing import Any
 
 import pyarrow as pa
 
-from aaiclick.chaos.history import PRINTED_LINES, record_attempt, record_event
+from aaiclick.chaos.history import (
+    BATCHED,
+    DEBOUNCED,
+    FINAL_TASKS,
+    PRINTED_LINES,
+    STEPS,
+    UNDONE_STEPS,
+    record_attempt,
+    record_event,
+)
 from aaiclick.data import Object, create_object_from_value
-from aaiclick.orchestration import PermanentError, Task, get_current_context
+from aaiclick.orchestration import (
+    Branch,
+    Job,
+    PermanentError,
+    Task,
+    TaskFailure,
+    create_job,
+    get_current_context,
+    handler,
+    sensor,
+    task,
+)
 from aaiclick.orchestration.task_context import current_scope
 from aaiclick.orchestration.worker.logs import current_log
 
@@ -101,6 +121,92 @@ async def add_tasks(history: str, width: int) -> None:
         assert scope.job_id is not None  # noqa: S101
         tasks = [Task(f"{__name__}.plain", {"history": history}) for _ in range(width)]
         await context.apply(tasks, scope.job_id)
+
+
+async def choose_branch(history: str) -> Branch:
+    """Choose the dependent `plain`; the others are skipped."""
+    with _record_attempt(history):
+        return Branch("plain")
+
+
+async def submit_child(history: str, key: str) -> Job:
+    """Submit a child job, and wait for it without a worker."""
+    with _record_attempt(history):
+        return await create_job(f"child {key}", Task(f"{__name__}.plain", {"history": history}))
+
+
+async def run_step(history: str, key: str, number: int) -> int:
+    """A step of a saga."""
+    with _record_attempt(history):
+        scope = current_scope()
+        assert scope is not None  # noqa: S101
+        record_event(Path(history), STEPS, key=key, number=number, task=scope.lease.task_id)
+        return number
+
+
+async def undo_step(history: str, key: str, result: int) -> None:
+    """Undo a step of a saga."""
+    with _record_attempt(history):
+        record_event(Path(history), UNDONE_STEPS, key=key, number=result)
+
+
+async def fail_finally(history: str) -> None:
+    with _record_attempt(history):
+        raise PermanentError("The last step fails, on purpose.")
+
+
+async def check_event(history: str, payload: dict[str, Any], key: str) -> None:
+    """Check the payload of an event that another task has waited for."""
+    with _record_attempt(history):
+        if payload != {"key": key}:
+            raise PermanentError(f"Expected the event of {key!r}, got {payload!r:.200}.")
+
+
+@sensor(poll_seconds=0.3)
+async def poll(history: str, polls: int) -> bool:
+    """Succeed at the given poll."""
+    with _record_attempt(history) as attempt:
+        return attempt >= polls
+
+
+async def run_final(history: str, key: str) -> None:
+    """The final task of a job."""
+    with _record_attempt(history):
+        record_event(Path(history), FINAL_TASKS, key=key)
+
+
+async def note_failure(failure: TaskFailure, history: str) -> None:
+    """The failure handler of a job."""
+    with _record_attempt(history):
+        _print_line(history, failure.error[:20])
+
+
+async def run_debounced(history: str, key: str, number: int) -> None:
+    with _record_attempt(history):
+        record_event(Path(history), DEBOUNCED, key=key, number=number)
+
+
+@task(cache="1d")
+async def cached_value(history: str, value_index: int) -> Any:
+    """Return a value; with the same arguments, the worker reuses the first result."""
+    with _record_attempt(history):
+        return VALUES[value_index % len(VALUES)]
+
+
+BATCH_TYPE, ITEM_TYPE = "chaos_batch", "chaos_item"
+
+
+@handler(BATCH_TYPE, batch=10, within="1s")
+async def run_batch(items: list[dict[str, Any]]) -> list[object]:
+    """One verdict for each item."""
+    record_event(Path(items[0]["history"]), BATCHED, names=[item["name"] for item in items])
+    return [item["name"] if item["is_valid"] else ValueError("It never works, on purpose.") for item in items]
+
+
+@handler(ITEM_TYPE)
+async def run_scheduled_item(history: str) -> None:
+    with _record_attempt(history):
+        await asyncio.sleep(0)
 
 
 def sell(event: dict[str, Any]) -> list[dict[str, Any]]:

@@ -13,7 +13,10 @@ from aaiclick.cli.param_types import NAME, Number
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 from aaiclick.store.tenancy.api_keys import KEY_SCHEME, SCOPES, parse_key_prefix
 
-org_option = click.option("--org", default=DEFAULT_ORG_SLUG, show_default=True, help="Slug of the organisation.")
+org_option = click.option(
+    "--org", default=DEFAULT_ORG_SLUG, show_default=True, is_eager=True, help="Slug of the organisation."
+)
+"""Parsed first, since shortened ids are searched in the organisation."""
 
 every_org_option = click.option(
     "--org", default=None, help="Slug of the organisation [default: all, or that of the API key]."
@@ -22,7 +25,12 @@ every_org_option = click.option(
 
 @click.group()
 def key() -> None:
-    """Create, list and revoke API keys."""
+    """Create, list and revoke API keys.
+
+    \b
+    aaiclick key create laptop --scope writer
+    aaiclick key ls
+    """
 
 
 @key.command("create")

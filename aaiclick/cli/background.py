@@ -23,7 +23,11 @@ from aaiclick.store.migrate import prepare_schema
 
 @click.group()
 def background() -> None:
-    """Drop unused ClickHouse tables in a separate process."""
+    """Drop unused ClickHouse tables in a separate process.
+
+    \b
+    aaiclick background start
+    """
 
 
 @background.command("start")

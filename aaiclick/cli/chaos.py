@@ -26,7 +26,11 @@ MAX_EXAMPLES = 5
 
 @click.group()
 def chaos() -> None:
-    """Test a separate installation with injected faults or steady load."""
+    """Test a separate installation with injected faults or steady load.
+
+    \b
+    aaiclick chaos run
+    """
 
 
 @chaos.command("run")

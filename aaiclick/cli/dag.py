@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from aaiclick.api.dags import BackfillStep, DeployResponse
-from aaiclick.catalog.dags.load import load_dag_file
 from aaiclick.catalog.errors import DeployError
 from aaiclick.cli.api_keys import org_option
+from aaiclick.cli.dag_files import load_checked, read_checked
 from aaiclick.cli.database import error_headline, format_duration, format_time
+from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.jobs import job_json
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import (
@@ -25,12 +28,12 @@ from aaiclick.cli.output import (
     print_rows,
     select_fields,
 )
-from aaiclick.cli.tasks import task_json
-from aaiclick.cli.watch import wait_for_job
+from aaiclick.cli.tasks import last_attempt_started_at, task_json
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
+    from aaiclick.api.jobs import Job
     from aaiclick.api.tasks import Task
     from aaiclick.client.endpoints import SyncEndpoints
 
@@ -42,16 +45,32 @@ FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
 
 @click.group()
 def dag() -> None:
-    """Validate, diff, deploy, run and roll back DAGs."""
+    """Validate, diff, deploy, run and roll back DAGs, from YAML files or Python modules with @dataset functions.
+
+    \b
+    aaiclick dag validate orders.yaml
+    aaiclick dag deploy orders.yaml
+    aaiclick dag run orders
+    """
 
 
 @dag.command("validate")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 def validate_files(files: tuple[Path, ...]) -> None:
-    """Validate DAG files; needs no database."""
+    """Validate DAG files; needs no database.
+
+    Functions of python definitions are checked if their modules can be imported here.
+    """
     for file in files:
-        dag_file = load_dag_file(file)
-        print_message(f"{file} is valid: DAG {dag_file.name}, {len(dag_file.jobs)} jobs.")
+        dag_file, _ = load_checked(file)
+        print_message(f"{file} is valid: DAG {dag_file.name}, {len(dag_file.jobs)} definitions.")
+
+
+@dag.command("render")
+@FILE_ARGUMENT
+def render_file(file: Path) -> None:
+    """Print the datasets of a Python module as a DAG file in YAML."""
+    click.echo(read_checked(file), nl=False)
 
 
 @dag.command("diff")
@@ -60,7 +79,7 @@ def validate_files(files: tuple[Path, ...]) -> None:
 @output_option
 def diff_file(file: Path, org: str, output: str) -> None:
     """Show what deploying a file would change."""
-    text = _read_checked(file)
+    text = read_checked(file)
     with open_operations(org) as operations:
         changes = operations.diff_dag(text, str(file))
     print_records([change.model_dump() for change in changes], output, empty_message="No changes.")
@@ -76,7 +95,7 @@ def deploy_file(file: Path, wait: bool, org: str, output: str) -> None:
 
     Until then the previous version serves. If no worker is running, this command runs one.
     """
-    text = _read_checked(file)
+    text = read_checked(file)
     with open_operations(org) as operations:
         done = operations.deploy_dag(text, str(file))
         if wait:
@@ -99,8 +118,9 @@ def _finish_deploy(operations: SyncEndpoints, done: DeployResponse, text: str, f
     """Wait until the new datasets are filled and the version serves with datasets that are up to date."""
     if done.job_id is not None:
         print_message(f"Job {done.job_id} fills the new datasets; the previous version keeps serving meanwhile.")
-        ended = wait_for_job(operations, done.job_id)
+        ended = _wait_for_job(operations, done.job_id)
         if ended.status != JobStatus.COMPLETED:
+            report_failure(ended)
             raise DeployError(
                 f"The new datasets are not filled: job {done.job_id} is {ended.status}. "
                 f"{error_headline(ended.error)} The previous version is still serving.",
@@ -111,11 +131,12 @@ def _finish_deploy(operations: SyncEndpoints, done: DeployResponse, text: str, f
         done = done.model_copy(update=changed | {"job_id": finished.job_id or done.job_id})
     if done.catch_up_id is not None:
         print_message(f"Version {done.hash[:12]} is serving; job {done.catch_up_id} brings its datasets up to date.")
-        status = wait_for_job(operations, done.catch_up_id).status
-        if status != JobStatus.COMPLETED:
+        ended = _wait_for_job(operations, done.catch_up_id)
+        if ended.status != JobStatus.COMPLETED:
+            report_failure(ended)
             raise DeployError(
                 f"Version {done.hash[:12]} is serving, but its datasets are not up to date: job {done.catch_up_id} "
-                f"is {status}.",
+                f"is {ended.status}.",
                 remedy=f"'aaiclick jobs show {done.catch_up_id}' shows why.",
             )
     return done
@@ -222,13 +243,14 @@ def run_dag(name: str, job: str | None, data: str | None, org: str, output: str)
     with open_operations(org) as operations:
         job_id = operations.run_dag(name, job, payload).id
         print_message(f"Job {job_id} started.")
-        ended = wait_for_job(operations, job_id)
+        ended = _wait_for_job(operations, job_id)
         print_message(f"Job {job_id}: {ended.status}, {ended.total_tasks} tasks.")
         tasks = list(islice(operations.list_tasks(job_id), MAX_TASKS))
     if output == "json":
         print_record(job_json(ended) | {"tasks": [task_json(task) for task in tasks]}, output)
     else:
         print_records([_task_row(task) for task in tasks], output)
+    report_failure(ended)
     return EXIT_FAILED if ended.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 
 
@@ -245,7 +267,7 @@ def _task_row(task: Task) -> Row:
         "job": task.type,
         "partition": ", ".join(task.partitions or ()),
         "status": task.status,
-        "duration": format_duration(task.started_at, task.completed_at),
+        "duration": format_duration(last_attempt_started_at(task), task.completed_at),
         "output": task.output_summary,
         "error": error_headline(task.error),
     }
@@ -259,9 +281,12 @@ def _task_row(task: Task) -> Row:
     "--to", "last", required=True, metavar="END", help="Last time or partition; a date includes the whole day."
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would run.")
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until the runs have finished.")
 @org_option
 @output_option
-def run_backfill(name: str, job: str | None, first: str, last: str, dry_run: bool, org: str, output: str) -> None:
+def run_backfill(
+    name: str, job: str | None, first: str, last: str, dry_run: bool, wait: bool, org: str, output: str
+) -> int:
     """Run the scheduled times or partitions of a range that have not run yet.
 
     A cron source runs for the times of its schedule, a partitioned job for the partitions of its input. The command
@@ -279,6 +304,10 @@ def run_backfill(name: str, job: str | None, first: str, last: str, dry_run: boo
     else:
         watch_hint = f" Follow it with: aaiclick jobs show {done.job_ids[0]}" if done.job_ids else ""
         print_message(f"Started {done.count} runs of {done.job}.{skipped_text}{watch_hint}")
+    if not wait or dry_run:
+        return 0
+    with open_operations(org) as operations:
+        return EXIT_FAILED if _wait_for_runs(operations, done.job_ids) else 0
 
 
 def _step_row(step: BackfillStep, dry_run: bool) -> Row:
@@ -306,7 +335,46 @@ def resume_dag(name: str, org: str) -> None:
     print_message(f"DAG {name} resumed; {count} tasks were waiting.")
 
 
-def _read_checked(file: Path) -> str:
-    """Validate a DAG file and return its text, so that errors are reported before connecting to a database."""
-    load_dag_file(file)
-    return file.read_text(encoding="utf-8-sig")
+@dag.command("rm")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@org_option
+@output_option
+def delete_dag(name: str, yes: bool, org: str, output: str) -> None:
+    """Delete a DAG with all versions, datasets, rows and jobs. It must have no unfinished jobs.
+
+    It is refused while another DAG reads its datasets. Files that another program writes are left.
+    """
+    if not yes:
+        question = f"Delete the DAG {name} permanently, with all versions, datasets, rows and jobs?"
+        click.confirm(question, abort=True, err=True)
+    with open_operations(org) as operations:
+        deleted = operations.delete_dag(name)
+    print_record(deleted.model_dump(), output)
+    print_message(f"DAG {name} deleted.")
+
+
+@dag.command("ls")
+@org_option
+@output_option
+def list_dags(org: str, output: str) -> None:
+    """List DAGs with the versions that serve."""
+    with open_operations(org) as operations:
+        versions = operations.list_dag_versions(None)
+    rows: dict[str, Row] = {}
+    for version in versions:
+        row = rows.setdefault(version.dag, {"dag": version.dag, "version": "", "serving since": "", "versions": 0})
+        row["versions"] += 1
+        if version.serving_since is not None:
+            row |= {"version": version.hash[:12], "serving since": format_time(version.serving_since)}
+    records = [{name.replace(" ", "_"): value for name, value in row.items()} for row in rows.values()]
+    hint = "No DAGs found. Deploy one with: aaiclick dag deploy FILE"
+    print_records(records if output == "json" else list(rows.values()), output, empty_message=hint)
+
+
+def _wait_for_job(operations: SyncEndpoints, job_id: int) -> Job:
+    return importlib.import_module("aaiclick.cli.watch").wait_for_job(operations, job_id)  # slow import: the worker
+
+
+def _wait_for_runs(operations: SyncEndpoints, job_ids: Sequence[int]) -> int:
+    return importlib.import_module("aaiclick.cli.watch").wait_for_runs(operations, job_ids)  # slow import: the worker

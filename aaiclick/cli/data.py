@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar, cast, get_args
 
 import click
@@ -22,12 +23,12 @@ from aaiclick.cli.output import (
     print_rows,
     select_fields,
 )
-from aaiclick.cli.param_types import ID, Number
+from aaiclick.cli.param_types import JOB_ID, Number
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.io.export import write_file, write_s3
 from aaiclick.data.io.formats import FORMATS
-from aaiclick.data.io.s3 import SCHEME
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.io.s3_client import SCHEME
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
@@ -37,12 +38,12 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.loops.sweeper import TableSweeper, find_orphans, tenant_clients
 from aaiclick.orchestration.table_audit import forget_missing_names, list_tables
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.migrate import prepare_schema
+from aaiclick.store.postgres_connections import connect
 
 if TYPE_CHECKING:
     from aaiclick.client.endpoints import SyncEndpoints
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 T = TypeVar("T")
 
@@ -52,11 +53,16 @@ PAGE_SIZE = 1_000
 
 @click.group()
 def data() -> None:
-    """List, show and export Objects; drop unused tables."""
+    """List, show and export Objects; drop unused tables.
+
+    \b
+    aaiclick data ls --named
+    aaiclick data export daily daily.parquet
+    """
 
 
 @data.command("ls")
-@click.option("--job", "job_id", type=ID, default=None, help="Only Objects referenced by this job.")
+@click.option("--job", "job_id", type=JOB_ID, default=None, help="Only Objects referenced by this job.")
 @click.option("--named", "only_named", is_flag=True, help="Only named Objects.")
 @click.option("--state", type=click.Choice(get_args(ObjectState)), default=None, help="Only Objects in this state.")
 @output_option
@@ -103,7 +109,7 @@ def collect_garbage(dry_run: bool, max_age_seconds: float, output: str) -> None:
         print_records(droppable, output, empty_message="Nothing would be dropped.")
         return
 
-    async def collect_local(connection: Connection, client: Client) -> dict[str, int]:
+    async def collect_local(connection: Connection, client: ClickHouseClient) -> dict[str, int]:
         postgres, clickhouse = find_both(get_settings())
         return {
             "released": await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once(),
@@ -133,13 +139,28 @@ def export_object(name: str, path: str, chosen: str | None) -> None:
     print_message(f"{rows} rows written to {path}.")
 
 
+@contextmanager
+def _show_transfer(description: str) -> Generator[Callable[[int], None]]:
+    """Function that adds transferred bytes to a progress bar; without a terminal there is none."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from aaiclick.cli.progress_bars import make_transfer_progress  # slow import, only needed on a terminal
+
+    with make_transfer_progress() as bars:
+        bar_id = bars.add_task(description, total=None)
+        yield lambda count: bars.advance(bar_id, count)
+
+
 async def _write_export(operations: SyncEndpoints, table: str, path: str, chosen: str | None) -> None:
     """Write the stream of an export; compression and destination are handled here."""
 
     async def read_chunks(file_format: str) -> AsyncGenerator[bytes]:
         chunks = operations.export_object(table, cast("FileFormat", file_format))
-        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-            yield chunk
+        with _show_transfer(path) as advance:
+            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                yield chunk
+                advance(len(chunk))
 
     if path.startswith(SCHEME):
         await write_s3(path, chosen, None, read_chunks)
@@ -155,7 +176,7 @@ def _find_object(operations: SyncEndpoints, name: str) -> ObjectSchema:
     raise NotFoundError(f"There is no Object {name!r}.", remedy="'aaiclick data ls' lists the Objects.")
 
 
-def with_servers(operation: Callable[[Connection, Client], Awaitable[T]]) -> T:
+def with_servers(operation: Callable[[Connection, ClickHouseClient], Awaitable[T]]) -> T:
     """Run an operation with connections to both servers."""
     settings = get_settings()
     postgres, clickhouse = find_both(settings)
@@ -171,7 +192,9 @@ def with_servers(operation: Callable[[Connection, Client], Awaitable[T]]) -> T:
     return asyncio.run(run_connected(postgres, clickhouse))
 
 
-async def _find_droppable(connection: Connection, client: Client, max_age_seconds: float) -> list[dict[str, str]]:
+async def _find_droppable(
+    connection: Connection, client: ClickHouseClient, max_age_seconds: float
+) -> list[dict[str, str]]:
     droppable: list[dict[str, str]] = []
     for org_id, org_client in (await tenant_clients(client)).items():
         unused = [

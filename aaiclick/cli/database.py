@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -11,14 +12,16 @@ from uuid import UUID
 from aaiclick.errors import SettingsError, headline
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.migrate import prepare_schema
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy.orgs import find_org
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 T = TypeVar("T")
+
+MAX_HEADLINE = 300
 
 
 def with_database(operation: Callable[[Connection], Awaitable[T]]) -> T:
@@ -64,8 +67,9 @@ def elapsed_seconds(start: datetime | None, end: datetime | None) -> float | Non
 
 
 def error_headline(text: object) -> str:
-    """Return the headline of an error, shortened for a table."""
-    return headline(str(text or ""))[:160]
+    """Return the headline of an error; on a terminal a long one is shortened, with a mark."""
+    line = headline(str(text or ""))
+    return line if len(line) <= MAX_HEADLINE or not sys.stdout.isatty() else f"{line[: MAX_HEADLINE - 1]}…"
 
 
 async def find_org_id(connection: Connection, slug: str) -> UUID:

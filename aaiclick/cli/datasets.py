@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, TypeVar
 
 import click
 
+from aaiclick.api.data_tests import DataTestResult
 from aaiclick.api.datasets import DatasetDetail, RegisterVersionRequest
 from aaiclick.api.field_types import parse_fields
+from aaiclick.api.freshness import DatasetFreshness
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import error_headline, format_duration, format_time
 from aaiclick.cli.operations import open_operations
@@ -16,13 +20,14 @@ from aaiclick.cli.output import (
     Row,
     output_option,
     print_message,
+    print_models,
     print_record,
     print_records,
     print_rows,
     select_fields,
 )
 from aaiclick.cli.param_types import POSITION, Number
-from aaiclick.cli.watch import wait_for_job
+from aaiclick.cli.remote import PAGE_SIZE
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.store.enums import JobStatus
 
@@ -43,7 +48,12 @@ def reader_options(function: C) -> C:
 
 @click.group()
 def datasets() -> None:
-    """List, show, query and rematerialize datasets."""
+    """List, show, query and rematerialize datasets.
+
+    \b
+    aaiclick datasets ls
+    aaiclick datasets query "SELECT count() FROM orders"
+    """
 
 
 @datasets.command("ls")
@@ -109,6 +119,32 @@ def show_lineage(name: str, down: bool, columns: bool, org: str, user: str | Non
     print_rows([edge.model_dump() for edge in (graph.columns if columns else graph.edges)], output, _edge_row, dict)
 
 
+@datasets.command("tests")
+@click.argument("name", required=False)
+@click.option("--failed", is_flag=True, help="Only tests that did not pass.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Maximum number of rows.")
+@reader_options
+@output_option
+def list_data_tests(name: str | None, failed: bool, limit: int, org: str, user: str | None, output: str) -> None:
+    """Show the latest result of every data test, or the history of those of a dataset."""
+    with open_operations(org, reads_as=user) as operations:
+        listing = operations.list_data_tests(dataset=name, failed=failed, limit=min(limit, PAGE_SIZE))
+        rows = list(islice(listing, limit))
+    print_models(rows, output, _test_row, empty_message="No results of data tests.")
+
+
+@datasets.command("freshness")
+@click.argument("name", required=False)
+@click.option("--late", is_flag=True, help="Only datasets that are or will be late.")
+@reader_options
+@output_option
+def list_freshness(name: str | None, late: bool, org: str, user: str | None, output: str) -> None:
+    """Show when datasets with a freshness policy are due, and why some are late."""
+    with open_operations(org, reads_as=user) as operations:
+        rows = operations.list_freshness(dataset=name, late=late)
+    print_models(rows, output, _freshness_row, empty_message="No dataset with a freshness policy.")
+
+
 @datasets.command("query")
 @click.argument("sql")
 @click.option("--max-rows", type=click.IntRange(1, 10_000_000), default=10_000, show_default=True,
@@ -118,7 +154,11 @@ def show_lineage(name: str, down: bool, columns: bool, org: str, user: str | Non
 @reader_options
 @output_option
 def run_query(sql: str, max_rows: int, time_limit: float, org: str, user: str | None, output: str) -> None:
-    """Run one SELECT over datasets by their names."""
+    """Run one SELECT over datasets by their names.
+
+    \b
+    aaiclick datasets query "SELECT day, sum(euros) FROM orders GROUP BY day" -o json
+    """
     with open_operations(org, reads_as=user) as operations:
         result = operations.query_datasets(sql, max_rows=max_rows, seconds=time_limit)
     print_records(result.rows, output, empty_message="No rows.")
@@ -144,9 +184,15 @@ def rematerialize_dataset(name: str, wait: bool, org: str, output: str) -> int:
     """Rebuild a dataset and everything downstream. Readers see the old rows until the new ones are complete."""
     with open_operations(org) as operations:
         job_id = operations.rematerialize_dataset(name).id
-        status = (wait_for_job(operations, job_id) if wait else operations.get_job(job_id)).status
-    print_record({"job": str(job_id), "status": status}, output)
-    return EXIT_FAILED if status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
+        job = (
+            importlib.import_module("aaiclick.cli.watch").wait_for_job(operations, job_id)
+            if wait
+            else operations.get_job(job_id)
+        )
+    print_record({"job": str(job_id), "status": job.status}, output)
+    if wait:
+        importlib.import_module("aaiclick.cli.failure_report").report_failure(job)
+    return EXIT_FAILED if job.status in (JobStatus.FAILED, JobStatus.CANCELLED) else 0
 
 
 @datasets.command("register")
@@ -184,6 +230,31 @@ def _table_row(row: Row) -> Row:
         "rows": row["rows"],
         "updated": format_time(row["updated_at"]),
         "readers": ", ".join(row["read_roles"]),
+    }
+
+
+def _test_row(result: DataTestResult) -> Row:
+    return {
+        "dataset": result.dataset or result.subject,
+        "partition": result.partition_key,
+        "test": result.test,
+        "outcome": result.outcome,
+        "detail": result.message,
+        "tested": format_time(result.tested_at),
+        "task": str(result.task_id),
+        "failing rows": result.sample_table or "",
+    }
+
+
+def _freshness_row(row: DatasetFreshness) -> Row:
+    return {
+        "dataset": row.dataset,
+        "policy": row.policy,
+        "state": row.state,
+        "updated": format_time(row.updated_at),
+        "due": format_time(row.due_at),
+        "expected": format_time(row.expected_at),
+        "because": "; ".join(row.causes),
     }
 
 

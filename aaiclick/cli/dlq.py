@@ -14,10 +14,10 @@ from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSel
 from aaiclick.cli.database import error_headline, format_time
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
-from aaiclick.cli.param_types import ID, Number
+from aaiclick.cli.param_types import TASK_ID, Number
 from aaiclick.cli.remote import PAGE_SIZE
 from aaiclick.errors import NotFoundError
-from aaiclick.store.engine.retry import BATCH_SIZE
+from aaiclick.store.engine.retry_and_redrive import BATCH_SIZE
 
 if TYPE_CHECKING:
     from aaiclick.client.endpoints import SyncEndpoints
@@ -27,7 +27,12 @@ NO_DEAD_LETTERS = "No dead letters found."
 
 @click.group()
 def dlq() -> None:
-    """List, redrive and discard dead letters."""
+    """List, redrive and discard dead letters.
+
+    \b
+    aaiclick dlq ls
+    aaiclick dlq redrive --type send_mail
+    """
 
 
 @dlq.command("ls")
@@ -53,7 +58,7 @@ def list_dead_letters(task_type: str | None, fingerprint: str | None, group: boo
 def selection_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add ids, --all, --type and --fingerprint to a command, which receives them as a DeadLetterSelection."""
 
-    @click.argument("task_ids", type=ID, nargs=-1)
+    @click.argument("task_ids", type=TASK_ID, nargs=-1)
     @click.option("--all", "everything", is_flag=True, help="All dead letters.")
     @click.option("--type", "task_type", default=None, help="All dead letters of this type.")
     @click.option("--fingerprint", default=None, help="All dead letters with this error.")

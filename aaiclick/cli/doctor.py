@@ -31,7 +31,7 @@ from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.orchestration.table_audit import find_inconsistencies, forget_missing_names
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
-from aaiclick.store import connections, migrate
+from aaiclick.store import migrate, postgres_connections
 from aaiclick.store.catalog import outbox
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariant
 from aaiclick.store.migrations import HEAD
@@ -39,7 +39,7 @@ from aaiclick.store.tenancy import secrets
 from aaiclick.store.tenancy.secret_encryption import missing_key_error
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_EXAMPLES = 3
 LOW_DISK_BYTES = 1_000_000_000
@@ -69,7 +69,12 @@ def doctor(repair: bool, output: str) -> int:
     """Check the installation and suggest fixes. Exit code 1 if a check fails."""
     if remote.is_remote():
         remote.refuse_remote("'doctor'")
-    findings = asyncio.run(_run_all(get_settings(), repair=repair))
+    return run_checks(output, repair=repair)
+
+
+def run_checks(output: str, *, repair: bool = False) -> int:
+    """Run all checks and print them; returns the exit code."""
+    findings = asyncio.run(run_all_checks(get_settings(), repair=repair))
     print_records(
         [
             {"check": name, "state": finding.state, "detail": finding.detail, "remedy": finding.remedy}
@@ -83,7 +88,7 @@ def doctor(repair: bool, output: str) -> int:
     return EXIT_FAILED if failed else 0
 
 
-async def _run_all(settings: Settings, *, repair: bool) -> dict[str, DoctorFinding]:
+async def run_all_checks(settings: Settings, *, repair: bool) -> dict[str, DoctorFinding]:
     findings: dict[str, DoctorFinding] = {}
     for name, (check, needs) in CHECKS.items():
         if name == "repair" and not repair:
@@ -131,7 +136,7 @@ async def _check_postgres(settings: Settings) -> DoctorFinding:
 
 async def _ping_postgres(endpoint: PostgresEndpoint) -> DoctorFinding:
     started = time.perf_counter()
-    server = await connections.check_server(endpoint)
+    server = await postgres_connections.check_server(endpoint)
     milliseconds = (time.perf_counter() - started) * 1000
     return DoctorFinding("ok", f"{endpoint}: {server.description.split(' on ')[0]}, answered in {milliseconds:.0f} ms")
 
@@ -146,7 +151,7 @@ async def _check_schema(settings: Settings) -> DoctorFinding:
 
 async def _repair_all(settings: Settings) -> DoctorFinding:
     postgres, clickhouse = await postgres_endpoint(settings), await clickhouse_endpoint(settings)
-    connection = await connections.connect(postgres)
+    connection = await postgres_connections.connect(postgres)
     try:
         reaped = await _reap_all(connection)
         due = await promoter.run_once(connection)
@@ -171,7 +176,7 @@ async def _reap_all(connection: Connection) -> Counter[str]:
 
 
 async def _check_invariant(name: str, settings: Settings) -> DoctorFinding:
-    connection = await connections.connect(await postgres_endpoint(settings))
+    connection = await postgres_connections.connect(await postgres_endpoint(settings))
     try:
         checked = await check_invariant(connection, name)
     finally:
@@ -188,7 +193,7 @@ async def _check_invariant(name: str, settings: Settings) -> DoctorFinding:
 
 
 async def _check_events(settings: Settings) -> DoctorFinding:
-    connection = await connections.connect(await postgres_endpoint(settings))
+    connection = await postgres_connections.connect(await postgres_endpoint(settings))
     try:
         counts = await outbox.count_events_by_status(connection)
         failed = await outbox.list_events(connection, status="Failed", limit=1) if counts["Failed"] else []
@@ -206,7 +211,7 @@ async def _check_events(settings: Settings) -> DoctorFinding:
 
 
 async def _check_secrets(settings: Settings) -> DoctorFinding:
-    connection = await connections.connect(await postgres_endpoint(settings))
+    connection = await postgres_connections.connect(await postgres_endpoint(settings))
     try:
         missing = await secrets.find_missing_keys(connection, settings)
     finally:
@@ -229,7 +234,7 @@ async def _ping_clickhouse(endpoint: ClickHouseEndpoint) -> DoctorFinding:
 
 
 async def _check_tables(settings: Settings) -> DoctorFinding:
-    connection = await connections.connect(await postgres_endpoint(settings))
+    connection = await postgres_connections.connect(await postgres_endpoint(settings))
     try:
         client = await clickhouse_client.connect(await clickhouse_endpoint(settings))
         inconsistencies = await find_inconsistencies(connection, client, orphan_seconds=ORPHAN_SECONDS)
@@ -249,7 +254,7 @@ async def _check_tables(settings: Settings) -> DoctorFinding:
 
 
 async def _check_clocks(settings: Settings) -> DoctorFinding:
-    connection = await connections.connect(await postgres_endpoint(settings))
+    connection = await postgres_connections.connect(await postgres_endpoint(settings))
     try:
         database_time: datetime = await connection.fetchval("SELECT clock_timestamp()")
     finally:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aaiclick.api.jobs import Job
 from aaiclick.api.tasks import Task
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import print_message
 from aaiclick.errors import AaiclickError
-from aaiclick.orchestration.worker.logs import ATTEMPT_HEADING
 
 if TYPE_CHECKING:
     from aaiclick.client.endpoints import SyncEndpoints
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 MAX_TASKS = 3
 LOG_BYTES = 64_000
 LOG_LINES = 10
+MAX_ARGUMENT = 100
 
 
 def report_failure(job: Job) -> None:
@@ -44,11 +44,30 @@ def _iter_failed(operations: SyncEndpoints, job: Job) -> Iterator[Task]:
 
 def _describe_task(operations: SyncEndpoints, task: Task) -> str:
     attempts = f"attempt {task.attempt}" + (f" of {task.max_attempts}" if task.status == "DEAD_LETTER" else "")
-    description = f"\n{task.type} (task {task.id}) failed in {attempts}:\n\n{(task.error or '').rstrip()}"
+    call = f"{task.type}({format_arguments(operations.get_task(task.id).kwargs)})"
+    description = f"\n{call} (task {task.id}) failed in {attempts}:\n\n{(task.error or '').rstrip()}"
     lines = _last_lines(operations, task)
     if not lines:
         return description
     return f"{description}\n\nIts last output:\n\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def format_arguments(kwargs: object) -> str:
+    """Format the arguments of a task as in a call; `…` stands for Objects and results of other tasks."""
+    arguments = cast("dict[str, object]", kwargs) if isinstance(kwargs, dict) else {}
+    pairs = (f"{name}={_format_value(value)}" for name, value in arguments.items())
+    return ", ".join(pair if len(pair) <= MAX_ARGUMENT else f"{pair[: MAX_ARGUMENT - 1]}…" for pair in pairs)
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_format_value(item) for item in cast('list[object]', value))}]"
+    if not isinstance(value, dict):
+        return repr(value)
+    fields = cast("dict[str, object]", value)
+    if "object_type" in fields:
+        return "…"
+    return f"{{{', '.join(f'{name!r}: {_format_value(item)}' for name, item in fields.items())}}}"
 
 
 def _last_lines(operations: SyncEndpoints, task: Task) -> list[str]:
@@ -57,6 +76,8 @@ def _last_lines(operations: SyncEndpoints, task: Task) -> list[str]:
         text = operations.read_task_log(task.id, offset=-LOG_BYTES, limit=LOG_BYTES).text
     except AaiclickError:  # not readable for this user, or on another machine
         return []
+    from aaiclick.orchestration.worker.logs import ATTEMPT_HEADING  # slow import, only needed for a failure
+
     headings = list(ATTEMPT_HEADING.finditer(text))
     printed = text[headings[-1].end() :] if headings else text
     return printed.rstrip().removesuffix((task.error or "").rstrip()).splitlines()[-LOG_LINES:]

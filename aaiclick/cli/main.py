@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from aaiclick._version import __version__
+from aaiclick.cli.announcement import announce_postgres
 from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
+from aaiclick.missing_modules import find_remedy
 
 EXIT_INTERRUPTED = 130
 
@@ -33,16 +36,22 @@ class CommandEntry:
 
 
 COMMANDS = {
+    "init": CommandEntry("init", "Create a project with a job, a DAG and their tests."),
     "up": CommandEntry("stack", "Start the whole stack and keep it running."),
+    "dev": CommandEntry("dev", "Start the stack and a worker that reloads; print all logs."),
     "down": CommandEntry("stack", "Stop the embedded stack."),
     "status": CommandEntry("stack", "Show the state of the stack."),
     "run": CommandEntry("run", "Run a job and wait for it."),
+    "functions": CommandEntry("functions", "List and run the @job functions that workers have registered."),
     "jobs": CommandEntry("jobs", "List, show, cancel, retry and release jobs."),
     "tasks": CommandEntry("tasks", "List, show, cancel and clear tasks."),
     "logs": CommandEntry("tasks", "Print the log of a task."),
     "schedules": CommandEntry("schedules", "List, create, pause, fire and backfill schedules."),
     "dlq": CommandEntry("dlq", "List, redrive and discard dead letters."),
-    "events": CommandEntry("outbox_events", "Send events to waiting tasks; list and retry dataset events."),
+    "incidents": CommandEntry("incidents", "List, acknowledge, snooze and close incidents."),
+    "notify": CommandEntry("notify", "Send messages about incidents: channels, rules, deliveries."),
+    "approvals": CommandEntry("approvals", "List, show, approve and reject what waits for people."),
+    "events": CommandEntry("events", "Send events to waiting tasks; list and retry dataset events."),
     "queues": CommandEntry("queues", "Show, pause and resume queues."),
     "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),
     "dag": CommandEntry("dag", "Validate, diff, deploy, run and roll back DAGs."),
@@ -59,10 +68,19 @@ COMMANDS = {
     "background": CommandEntry("background", "Drop unused ClickHouse tables in a separate process."),
     "chaos": CommandEntry("chaos", "Test a separate installation with injected faults or steady load."),
     "doctor": CommandEntry("doctor", "Check the installation and suggest fixes."),
+    "demo": CommandEntry("demo", "Run a shop with a worker that is killed while it works."),
+    "backup": CommandEntry("backup", "Back up both databases of one moment."),
+    "restore": CommandEntry("backup", "Restore a backup and check the result."),
+    "monitoring": CommandEntry("monitoring", "Print alert rules and a dashboard."),
+    "mcp": CommandEntry("mcp", "Serve tools for AI assistants (MCP)."),
     "config": CommandEntry("config", "List every setting with its value and source."),
     "migrate": CommandEntry("migrate", "Upgrade the PostgreSQL schema."),
+    "completion": CommandEntry("completion", "Print a script that completes commands in a shell."),
     "version": CommandEntry("version", "Show the versions of aaiclick and its dependencies."),
 }
+
+ANNOUNCING_COMMANDS = frozenset({"up", "dev", "run", "worker", "server", "background", "migrate"})
+"""Commands that start something, or create tables."""
 
 
 class LazyGroup(click.Group):
@@ -79,6 +97,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Complete commands without importing them."""
+        return [
+            CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items() if name.startswith(incomplete)
+        ]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
@@ -86,8 +110,11 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="aaiclick", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Durable data processing: data in ClickHouse, jobs in PostgreSQL, one machine or many."""
+    if context.invoked_subcommand in ANNOUNCING_COMMANDS:
+        announce_postgres()
 
 
 def main() -> NoReturn:
@@ -124,6 +151,8 @@ def run_command(arguments: list[str]) -> int:
     except OSError as error:
         return _report_os_error(error)
     except Exception as error:  # noqa: BLE001  (users see a traceback only with AAICLICK_DEBUG)
+        if isinstance(error, ModuleNotFoundError) and (remedy := find_remedy(error)):
+            return _print_error(f"{error.msg}.", remedy, EXIT_FAILED)
         return _report_unexpected(error)
     return outcome if isinstance(outcome, int) else 0
 

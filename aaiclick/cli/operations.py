@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
+from aaiclick.cli.announcement import announce_postgres
 from aaiclick.cli.database import find_org_id, open_connection
 from aaiclick.cli.remote import check_org, is_explicit_org, is_remote, open_client, refuse_remote, translate_remedies
 from aaiclick.client.endpoint import DeclaredMethod, Endpoint, Listing
 from aaiclick.client.endpoints import SyncEndpoints
+from aaiclick.lazy_modules import LazyModule
 from aaiclick.local import clickhouse_endpoint
-from aaiclick.operations.actor import Actor, local_actor
-from aaiclick.orchestration.tenant_databases import TenantDatabases
+from aaiclick.operations.actor import Actor, Permission, local_actor
+from aaiclick.operations.operation import find_operation
 from aaiclick.store.catalog.datasets import load_reader
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from aaiclick.api.objects import FileFormat
     from aaiclick.endpoints import ClickHouseEndpoint
     from aaiclick.operations.operation import DatabasesOperation, Operation
-    from aaiclick.store.connections import Connection
+    from aaiclick.orchestration import tenant_databases
+    from aaiclick.store.postgres_connections import Connection
+else:  # the Python API of jobs: a list of datasets does not need it
+    tenant_databases = LazyModule("aaiclick.orchestration.tenant_databases")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,7 +92,7 @@ class LocalOperations(SyncEndpoints):
             arguments["cursor"] = page.next
 
     def export_object(self, table_id: str, format: FileFormat = "jsonl") -> Iterator[bytes]:  # noqa: A002
-        operation: DatabasesOperation[..., AsyncGenerator[bytes]] = _find_operation("objects", "export_object")
+        operation: DatabasesOperation[..., AsyncGenerator[bytes]] = find_operation("objects", "export_object")
         chunks = self._runner.run(self._run(operation, (table_id, format), {}))
         try:
             while chunk := self._runner.run(_next_chunk(chunks)):
@@ -101,7 +105,7 @@ class LocalOperations(SyncEndpoints):
             await self._connection.close()
 
     async def _perform(self, declared: DeclaredMethod[..., T], args: tuple[object, ...], kwargs: dict[str, Any]) -> T:
-        return await self._run(_find_operation(declared.resource, declared.name), args, kwargs)
+        return await self._run(find_operation(declared.resource, declared.name), args, kwargs)
 
     async def _run(
         self,
@@ -109,6 +113,8 @@ class LocalOperations(SyncEndpoints):
         args: tuple[object, ...],
         kwargs: dict[str, Any],
     ) -> T:
+        if getattr(operation, "changes", operation.permission is not Permission.READER):
+            announce_postgres()
         if self._connection is None or self._connection.is_closed():
             self._connection = await open_connection()
         if self._actor is None:
@@ -117,11 +123,6 @@ class LocalOperations(SyncEndpoints):
             self._actor = replace(local_actor(org_id, sees_all_orgs=self._org is None), reads_as=reader)
         databases = LocalDatabases(self._connection, self._actor.org_id)
         return await operation.perform(databases, self._actor, *args, **kwargs)
-
-
-def _find_operation(resource: str, name: str) -> Any:
-    """Import the operation of an endpoint: it has the same name, in the module of the same name."""
-    return getattr(importlib.import_module(f"aaiclick.operations.{resource}"), name)
 
 
 async def _next_chunk(chunks: AsyncGenerator[bytes]) -> bytes:
@@ -139,4 +140,4 @@ class LocalDatabases:
         return nullcontext(self.connection)
 
     async def clickhouse(self) -> ClickHouseEndpoint:
-        return await TenantDatabases(await clickhouse_endpoint()).ensure_database(self.org_id)
+        return await tenant_databases.TenantDatabases(await clickhouse_endpoint()).ensure_database(self.org_id)

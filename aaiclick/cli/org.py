@@ -29,7 +29,12 @@ new_slug_argument = click.argument("slug", callback=_check_slug)
 
 @click.group()
 def org() -> None:
-    """List, create and limit organisations."""
+    """List, create and limit organisations.
+
+    \b
+    aaiclick org ls
+    aaiclick org create shop
+    """
 
 
 @org.command("ls")

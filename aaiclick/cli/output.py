@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -13,7 +14,8 @@ from uuid import UUID
 import click
 from pydantic import BaseModel
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+from aaiclick.cli.output_option import output_option as output_option
+
 Model = TypeVar("Model", bound=BaseModel)
 
 Row = dict[str, Any]
@@ -21,27 +23,6 @@ RowFormat = Callable[[Row], Row]
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Control, invisible and bidirectional characters."""
-
-STATE_STYLES = {
-    "ok": "green",
-    "running": "green",
-    "warning": "yellow",
-    "failed": "red",
-    "stopped": "dim",
-    "skipped": "dim",
-}
-
-
-def output_option(function: Command) -> Command:
-    """Add `-o table|json` to a command that prints data."""
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Output format.",
-    )(function)
 
 
 def print_record(record: dict[str, Any], output: str) -> None:
@@ -62,7 +43,8 @@ def print_records(records: Sequence[dict[str, Any]], output: str, *, empty_messa
     elif not records:
         print_message(empty_message)
     elif sys.stdout.isatty():
-        _print_table(records)
+        tables = importlib.import_module("aaiclick.cli.table_output")  # slow import, only needed on a terminal
+        tables.print_table([{name: _cell_text(value) for name, value in record.items()} for record in records])
     else:
         for row in [list(records[0]), *(list(record.values()) for record in records)]:
             click.echo("\t".join(_cell_text(value) for value in row))
@@ -120,21 +102,6 @@ def describe_cancellation(name: str, outcome: str) -> str:
             return f"{name} has already finished."
 
 
-def _print_table(records: Sequence[dict[str, object]]) -> None:
-    from rich.console import Console  # slow import, only needed on a terminal
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in records[0]:
-        table.add_column(name, overflow="fold")
-    for record in records:
-        table.add_row(
-            *(Text(_cell_text(value), style=STATE_STYLES.get(_cell_text(value), "")) for value in record.values())
-        )
-    Console().print(table)
-
-
 def _json_value(name: str, value: object) -> object:
     """Convert times to ISO 8601 and ids to strings, since JSON parsers round large numbers."""
     if isinstance(value, datetime):
@@ -145,11 +112,11 @@ def _json_value(name: str, value: object) -> object:
 
 def _cell_text(value: object) -> str:
     """Format a value in one line, with control and bidirectional characters escaped."""
-    return (
-        ""
-        if value is None
-        else CONTROL_CHARACTERS.sub(_escape_control, str(value).replace("\t", " ").replace("\n", " "))
-    )
+    return "" if value is None else escape_control_characters(str(value).replace("\t", " ").replace("\n", " "))
+
+
+def escape_control_characters(text: str) -> str:
+    return CONTROL_CHARACTERS.sub(_escape_control, text)
 
 
 def _escape_control(match: re.Match[str]) -> str:

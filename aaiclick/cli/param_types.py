@@ -11,12 +11,15 @@ from click.types import IntParamType
 from aaiclick.store.engine.queries import LAST_ID
 
 MAX_NUMBER = 1e9
+FULL_ID = 10**17
+"""Ids are larger."""
 
 
 class IdType(IntParamType):
-    """Id of a job, task or worker: a positive bigint."""
+    """Id: a positive bigint. Of an id with a listing (`id_prefixes.LISTINGS`), the first digits are enough."""
 
-    def __init__(self, first: int = 1) -> None:
+    def __init__(self, *listing_names: str, first: int = 1) -> None:
+        self.listing_names = listing_names
         self._first = first
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -25,7 +28,17 @@ class IdType(IntParamType):
         number = int(super().convert(value, param, ctx))
         if not self._first <= number <= LAST_ID:
             self.fail(f"{value} is not a valid id: ids are numbers from 1 to {LAST_ID}.", param, ctx)
-        return number
+        return number if number >= FULL_ID else self._find(number, ctx)
+
+    def _find(self, prefix: int, ctx: click.Context | None) -> int:
+        if not self.listing_names or (ctx is not None and ctx.resilient_parsing):
+            return prefix
+        # slow imports, only needed for a shortened id
+        from aaiclick.cli.id_prefixes import find_id
+        from aaiclick.cli.operations import open_operations
+
+        with open_operations(None if ctx is None else ctx.params.get("org")) as operations:
+            return find_id(operations, self.listing_names, prefix)
 
 
 class Number(click.FloatRange):
@@ -70,9 +83,15 @@ class ArgumentType(click.ParamType[tuple[str, object]]):
             return argument_name, text
 
 
-ID = IdType()
+JOB_ID = IdType("jobs")
+TASK_ID = IdType("tasks")
+TASK_OR_JOB_ID = IdType("tasks", "jobs")
+WORKER_ID = IdType("workers")
+INCIDENT_ID = IdType("incidents")
+APPROVAL_ID = IdType("approvals")
+EVENT_ID = IdType("events")
 ARGUMENT = ArgumentType()
-CURSOR_ID = IdType(0)
+CURSOR_ID = IdType(first=0)
 """Id after which a listing continues; 0 is the beginning."""
 
 POSITION = click.IntRange(-LAST_ID - 1, LAST_ID)

@@ -10,14 +10,19 @@ from aaiclick.cli.database import format_time
 from aaiclick.cli.limit_options import limit_options
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
-from aaiclick.cli.param_types import ID
+from aaiclick.cli.param_types import WORKER_ID
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.workers import worker_state
 
 
 @click.group()
 def queues() -> None:
-    """Show, limit, pause and resume queues."""
+    """Show, limit, pause and resume queues.
+
+    \b
+    aaiclick queues ls
+    aaiclick queues pause default
+    """
 
 
 @queues.command("ls")
@@ -70,7 +75,12 @@ def _table_row(queue: Queue) -> Row:
 
 @click.group()
 def workers() -> None:
-    """List and drain workers."""
+    """List and drain workers.
+
+    \b
+    aaiclick workers ls
+    aaiclick workers drain 3814059377
+    """
 
 
 @workers.command("ls")
@@ -97,11 +107,12 @@ def _worker_row(worker: Worker) -> Row:
         "draining": "yes" if worker.is_draining else "",
         "heartbeat": format_time(worker.last_heartbeat),
         "version": worker.version,
+        "code": worker.code_version or "",
     }
 
 
 @workers.command("drain")
-@click.argument("worker_id", type=ID)
+@click.argument("worker_id", type=WORKER_ID)
 def drain_worker(worker_id: int) -> None:
     """Drain a worker: it finishes its tasks, then stops."""
     with open_operations() as operations:

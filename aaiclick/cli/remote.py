@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
@@ -18,7 +19,9 @@ from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 
 if TYPE_CHECKING:
-    from aaiclick.api.jobs import Job
+    from rich.progress import TaskID
+
+    from aaiclick.api.jobs import GroupProgress, Job
     from aaiclick.client import Client
     from aaiclick.client.endpoints import SyncEndpoints
 
@@ -79,10 +82,17 @@ def is_remote() -> bool:
 
 
 def watch_job(client: SyncEndpoints, job_id: int) -> Job:
-    """Wait for a job to finish and return it; print why it waits whenever the reason changes."""
+    """Wait for a job to finish and return it; show its progress, and why it waits whenever the reason changes."""
+    with show_progress() as update:
+        return _poll_job(client, job_id, update)
+
+
+def _poll_job(client: SyncEndpoints, job_id: int, update: Callable[[Sequence[GroupProgress]], None] | None) -> Job:
     printed_reason, checked_at = "", time.monotonic()
     while True:
         job = client.get_job(job_id)
+        if update is not None:
+            update(client.get_job_progress(job_id))
         if job.completed_at is not None:
             return job
         if time.monotonic() - checked_at >= MESSAGE_SECONDS:
@@ -92,6 +102,19 @@ def watch_job(client: SyncEndpoints, job_id: int) -> Job:
                 printed_reason = reason
                 print_message(reason)
         time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def show_progress() -> Generator[Callable[[Sequence[GroupProgress]], None] | None]:
+    """Function that updates a progress bar per group; None if standard error is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from aaiclick.cli.progress_bars import make_progress, update_groups  # slow import, only needed on a terminal
+
+    with make_progress() as bars:
+        bar_ids: dict[str, TaskID] = {}
+        yield lambda groups: update_groups(bars, bar_ids, groups)
 
 
 def _explain_waiting(client: SyncEndpoints, job_id: int) -> str:

@@ -19,7 +19,12 @@ USER = click.argument("user")
 
 @click.group()
 def role() -> None:
-    """Create, list and remove roles; grant and revoke them."""
+    """Create, list and remove roles; grant and revoke them.
+
+    \b
+    aaiclick role create analysts
+    aaiclick role grant analysts ann@example.org
+    """
 
 
 @role.command("ls")

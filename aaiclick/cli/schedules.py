@@ -6,7 +6,7 @@ import importlib
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import click
 
@@ -26,14 +26,21 @@ from aaiclick.cli.output import (
     print_records,
 )
 from aaiclick.cli.param_types import ARGUMENT, NAME
+from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration.decorators import JobFunction
+from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
-from aaiclick.orchestration.schedules import NewSchedule, check_name, find_declared_schedules, make_schedule
+from aaiclick.orchestration.schedules import check_name, find_declared_schedules, make_schedule
 
 
 @click.group()
 def schedules() -> None:
-    """List, create, pause, fire and backfill schedules."""
+    """List, create, pause, fire and backfill schedules.
+
+    \b
+    aaiclick schedules add nightly shop.jobs.nightly --cron '0 3 * * *'
+    aaiclick schedules backfill nightly --from 2026-01-01 --to 2026-01-31 --dry-run
+    """
 
 
 @schedules.command("ls")
@@ -102,7 +109,7 @@ def add_schedule(
             max_missed=request.max_missed, overlap=request.overlap,
         )  # fmt: skip
         new = make_schedule(target, spec, name=name, arguments=dict(pairs))
-        request = to_request(new, replace=request.replace)
+        request = make_schedule_request(new, replace=request.replace)
     with open_operations(org) as operations:
         created = operations.create_schedule(request)
     print_model(created, output, _table_row)
@@ -117,23 +124,6 @@ def _find_job_function(entrypoint: str) -> JobFunction[...] | None:
     except ImportError:
         return None
     return target if isinstance(target, JobFunction) else None
-
-
-def to_request(new: NewSchedule, *, replace: bool = False) -> ScheduleRequest:
-    """The request that creates a schedule."""
-    spec = new.spec
-    fields: dict[str, Any] = {
-        "name": new.name, "entrypoint": new.entrypoint, "job_name": new.job_name, "item_type": new.item_type,
-        "kwargs": dict(new.kwargs or {}), "cron": spec.cron, "every": spec.every and _format_interval(spec.every),
-        "timezone": spec.timezone, "missed": spec.missed, "max_missed": spec.max_missed, "overlap": spec.overlap,
-        "nominal_parameter": new.nominal_parameter, "nominal_type": new.nominal_type or "datetime",
-        "timeout_seconds": new.timeout_seconds, "replace": replace,
-    }  # fmt: skip
-    return ScheduleRequest.model_validate(fields)
-
-
-def _format_interval(interval: timedelta) -> str:
-    return f"{interval.total_seconds():.0f}s"
 
 
 @schedules.command("pause")
@@ -173,9 +163,10 @@ def fire_schedule(name: str, nominal: str | None, org: str) -> None:
 @click.option("--from", "first", required=True, metavar="START", help="First time.")
 @click.option("--to", "last", required=True, metavar="END", help="Last time; a date includes the whole day.")
 @click.option("--dry-run", is_flag=True, help="Only show what would run.")
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Wait until the runs have finished.")
 @org_option
 @output_option
-def backfill_schedule(name: str, first: str, last: str, dry_run: bool, org: str, output: str) -> None:
+def backfill_schedule(name: str, first: str, last: str, dry_run: bool, wait: bool, org: str, output: str) -> int:
     """Start the runs of past nominal times in a range that have not run yet. The command may be repeated."""
     with open_operations(org) as operations:
         done = operations.backfill_schedule(name, first, last, dry_run=dry_run)
@@ -185,6 +176,11 @@ def backfill_schedule(name: str, first: str, last: str, dry_run: bool, org: str,
         print_records([_step_row(step, dry_run) for step in done.steps], output)
     skipped_text = f" {done.before} have run already." if done.before else ""
     print_message(f"{done.count} runs {'would start' if dry_run else 'started'}.{skipped_text}")
+    if not wait or dry_run:
+        return 0
+    watch = importlib.import_module("aaiclick.cli.watch")  # slow import: the worker
+    with open_operations(org) as operations:
+        return EXIT_FAILED if watch.wait_for_runs(operations, done.job_ids) else 0
 
 
 @schedules.command("rm")
@@ -208,7 +204,7 @@ def sync_schedules(module: str, dry_run: bool, org: str, output: str) -> None:
     Schedules of functions that are gone are stopped and marked as missing. Schedules created at run time stay.
     """
     sys.path.insert(0, str(Path.cwd()))
-    declared = [to_request(new) for new in find_declared_schedules(module)]
+    declared = [make_schedule_request(new) for new in find_declared_schedules(module)]
     with open_operations(org) as operations:
         result = operations.sync_schedules(module, declared, dry_run=dry_run)
     changes = result.model_dump()

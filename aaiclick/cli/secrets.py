@@ -19,12 +19,17 @@ from aaiclick.store.tenancy import secrets as org_secrets
 from aaiclick.store.tenancy.secret_encryption import new_key
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @click.group()
 def secrets() -> None:
-    """Set, list and remove secrets of an organisation."""
+    """Set, list and remove secrets of an organisation.
+
+    \b
+    aaiclick secrets set SHOP_TOKEN
+    aaiclick secrets ls
+    """
 
 
 @secrets.command(name="set")

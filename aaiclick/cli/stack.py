@@ -7,6 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Generator
 from typing import Any
 
 import click
@@ -28,23 +29,32 @@ def up(detach: bool, background: bool) -> None:
     Starts embedded PostgreSQL and ClickHouse unless servers are configured, upgrades the schema, and serves the web UI
     and HTTP API.
     """
-    settings = _local_settings("'up'")
-    home = Home(settings.home)
-    home.prepare()
     if detach:
+        home = Home(_local_settings("'up'").home)
+        home.prepare()
         _start_detached(home)
         return
     if background and os.fork():
         os._exit(0)
-    with _pid_file(home).hold() as running:
+    with hold_stack("'up'") as (settings, running, write_url):
         if running is not None:
             print_message(f"aaiclick is already running (pid {running}).")
             return
-
-        def write_url(url: str) -> None:
-            _pid_file(home).write_facts(server=url)
-
         importlib.import_module("aaiclick.cli.up").run_stack(settings, background, write_url)
+
+
+@contextlib.contextmanager
+def hold_stack(command: str) -> Generator[tuple[Settings, int | None, Callable[[str], None]]]:
+    """Take the lock of 'aaiclick up'; yields settings, pid of another holder, and a function that stores the URL."""
+    settings = _local_settings(command)
+    home = Home(settings.home)
+    home.prepare()
+
+    def write_url(url: str) -> None:
+        _pid_file(home).write_facts(server=url)
+
+    with _pid_file(home).hold() as running:
+        yield settings, running, write_url
 
 
 @click.command()

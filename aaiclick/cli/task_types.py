@@ -17,7 +17,12 @@ from aaiclick.orchestration.retry_policy import DEFAULT, RetryPolicy
 
 @click.group()
 def types() -> None:
-    """Show, pause and resume task types; set their retry policy."""
+    """Show, pause and resume task types; set their retry policy.
+
+    \b
+    aaiclick types ls
+    aaiclick types pause send_mail
+    """
 
 
 @types.command("ls")

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aaiclick.api.tasks import Task
 from aaiclick.cli import remote
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
+from aaiclick.cli.enqueue import enqueue_item
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import (
     Row,
@@ -28,28 +29,47 @@ from aaiclick.cli.output import (
     print_record,
     print_records,
 )
-from aaiclick.cli.param_types import CURSOR_ID, ID
+from aaiclick.cli.param_types import CURSOR_ID, JOB_ID, TASK_ID, TASK_OR_JOB_ID
 from aaiclick.cli.remote import PAGE_SIZE
-from aaiclick.cli.user_module import load_target
+from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.client.requests import encode_cursor
-from aaiclick.errors import EXIT_FAILED
+from aaiclick.errors import EXIT_FAILED, NotFoundError
+from aaiclick.lazy_modules import LazyModule
 from aaiclick.local import find_clickhouse
-from aaiclick.orchestration.decorators import TaskFunction
-from aaiclick.orchestration.worker.logs import LogExcerpt
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import Cancellation
 from aaiclick.tracebacks import is_user_error, report_user_errors
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from aaiclick.cli import user_module
+    from aaiclick.orchestration.worker import logs as worker_logs
+else:  # the Python API of jobs: a list of tasks does not need it
+    user_module = LazyModule("aaiclick.cli.user_module")
+    worker_logs = LazyModule("aaiclick.orchestration.worker.logs")
 
 FOLLOW_SECONDS = 0.2
 
 
 @click.group()
 def tasks() -> None:
-    """List, show, cancel and clear tasks."""
+    """Enqueue, list, show, cancel and clear tasks.
+
+    Ids may be shortened to their first digits.
+
+    \b
+    aaiclick tasks ls 3814059377
+    aaiclick tasks why 3814059378
+    aaiclick tasks clear 3814059378
+    """
+
+
+tasks.add_command(enqueue_item)
 
 
 @tasks.command("ls")
-@click.argument("job_id", type=ID)
+@click.argument("job_id", type=JOB_ID)
 @click.option("--after", type=CURSOR_ID, default=0, help="Continue a listing after this id.")
 @click.option(
     "--limit", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Maximum number of rows."
@@ -67,7 +87,7 @@ def list_tasks(job_id: int, after: int, limit: int, output: str) -> None:
 
 
 @tasks.command("show")
-@click.argument("task_id", type=ID)
+@click.argument("task_id", type=TASK_ID)
 @output_option
 def show_task(task_id: int, output: str) -> None:
     """Show a task: state, waiting reason, arguments, result and error."""
@@ -82,6 +102,8 @@ def show_task(task_id: int, output: str) -> None:
         "kwargs": json.dumps(task.kwargs),
         "result": None if task.result is None else json.dumps(task.result),
         "value": value,
+        "code": task.code_version,
+        "cached": None if task.cached_from is None else f"result of task {task.cached_from}",
         "error": task.error,
     }
     for name, fact in facts.items():
@@ -89,7 +111,7 @@ def show_task(task_id: int, output: str) -> None:
 
 
 @tasks.command("why")
-@click.argument("task_id", type=ID)
+@click.argument("task_id", type=TASK_ID)
 @output_option
 def explain_waiting(task_id: int, output: str) -> None:
     """Explain why a task is not running."""
@@ -99,11 +121,11 @@ def explain_waiting(task_id: int, output: str) -> None:
 
 
 @tasks.command("cancel")
-@click.argument("task_ids", type=ID, nargs=-1, required=True)
+@click.argument("task_ids", type=TASK_ID, nargs=-1, required=True)
 def cancel_tasks(task_ids: tuple[int, ...]) -> int:
     """Cancel tasks: waiting tasks are cancelled at once, running ones are asked to stop."""
-    task_ids = tuple(dict.fromkeys(task_ids))
     with open_operations() as operations:
+        task_ids = tuple(dict.fromkeys(task_ids))
         for task_id in task_ids:  # check all ids before changing anything
             operations.get_task(task_id)
         outcomes = [operations.cancel_task(task_id).outcome for task_id in task_ids]
@@ -113,17 +135,17 @@ def cancel_tasks(task_ids: tuple[int, ...]) -> int:
 
 
 @tasks.command("clear")
-@click.argument("task_ids", type=ID, nargs=-1, required=True)
+@click.argument("task_ids", type=TASK_ID, nargs=-1, required=True)
 def clear_tasks(task_ids: tuple[int, ...]) -> None:
     """Run tasks of a job and all their dependents again."""
-    first_id, *other_ids = dict.fromkeys(task_ids)
     with open_operations() as operations:
+        first_id, *other_ids = dict.fromkeys(task_ids)
         count = operations.clear_task(first_id, other_ids).count
     print_message(f"{count} tasks cleared.")
 
 
 @tasks.command("debug")
-@click.argument("task_id", type=ID)
+@click.argument("task_id", type=TASK_ID)
 @click.option("--pdb", "post_mortem", is_flag=True, help="Open the debugger where the function raises an exception.")
 def debug_task(task_id: int, post_mortem: bool) -> None:
     """Repeat a task here with its real inputs; nothing is stored and the job does not change.
@@ -149,26 +171,74 @@ def debug_task(task_id: int, post_mortem: bool) -> None:
 
 def _load_function(entrypoint: str) -> Any:
     """Undecorated function of an entry point."""
-    target = load_target(entrypoint)
-    return target.function if isinstance(target, TaskFunction) else target
+    target = user_module.load_target(entrypoint)
+    return target.function if isinstance(target, user_module.TaskFunction) else target
 
 
 @click.command()
-@click.argument("task_id", type=ID)
-@click.option("-f", "--follow", is_flag=True, help="Follow the log until the task has finished.")
+@click.argument("task_or_job_id", type=TASK_OR_JOB_ID)
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the task or job has finished.")
 @click.option("--attempt", type=click.IntRange(1), default=None, help="Only this attempt.")
-def logs(task_id: int, follow: bool, attempt: int | None) -> None:
-    """Print the log of a task."""
-    excerpt = LogExcerpt(attempt)
+def logs(task_or_job_id: int, follow: bool, attempt: int | None) -> None:
+    """Print the log of a task, or of all tasks of a job.
+
+    \b
+    aaiclick logs 381405937744023552
+    aaiclick logs -f 381405937744023552
+    """
+    with open_operations() as operations:
+        task_id = job_id = task_or_job_id
+        try:
+            operations.get_task(task_id)
+        except NotFoundError:
+            if not _is_job(operations, job_id):
+                raise
+            _print_job_logs(operations, job_id, follow, attempt)
+        else:
+            if not _print_log(operations, task_id, follow, attempt):
+                subject = f"Task {task_id}" if attempt is None else f"Attempt {attempt} of task {task_id}"
+                print_message(f"{subject} has no log that can be read here.")
+
+
+def _is_job(operations: SyncEndpoints, job_id: int) -> bool:
+    try:
+        operations.get_job(job_id)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _print_job_logs(operations: SyncEndpoints, job_id: int, follow: bool, attempt: int | None) -> None:
+    """Print the logs of a job's tasks one after the other; with `follow`, until the job has ended."""
+    printed: set[int] = set()
     has_output = False
-    for piece in _read_log(task_id, follow):
-        has_output |= _echo_text(excerpt.feed(piece))
+    while True:
+        ended = operations.get_job(job_id).completed_at is not None
+        for task in operations.list_tasks(job_id, limit=PAGE_SIZE):
+            if task.id in printed or (follow and task.started_at is None and not ended):
+                continue
+            printed.add(task.id)
+            heading = f"== {task.type}, task {task.id}, {task.status} ==\n"
+            has_output |= _print_log(operations, task.id, follow, attempt, heading)
+        if ended or not follow:
+            break
+        time.sleep(FOLLOW_SECONDS)
+    if not has_output:
+        print_message(f"The tasks of job {job_id} have no log that can be read here.")
+
+
+def _print_log(operations: SyncEndpoints, task_id: int, follow: bool, attempt: int | None, heading: str = "") -> bool:
+    """Print the log of a task, after a heading if there is any output; returns whether there is."""
+    excerpt = worker_logs.LogExcerpt(attempt)
+    has_output = False
+    for piece in _read_log(operations, task_id, follow):
+        text = excerpt.feed(piece)
+        if text and not has_output:
+            text = heading + text
+        has_output |= _echo_text(text)
         if excerpt.is_finished:
             break
-    has_output |= _echo_text(excerpt.unfinished_line())
-    if not has_output:
-        subject = f"Task {task_id}" if attempt is None else f"Attempt {attempt} of task {task_id}"
-        print_message(f"{subject} has no log that can be read here.")
+    return _echo_text(excerpt.unfinished_line()) or has_output
 
 
 def _echo_text(text: str) -> bool:
@@ -176,33 +246,38 @@ def _echo_text(text: str) -> bool:
     return bool(text)
 
 
-def _read_log(task_id: int, follow: bool) -> Iterator[str]:
+def _read_log(operations: SyncEndpoints, task_id: int, follow: bool) -> Iterator[str]:
     """Yield the log; with `follow`, yield additions until the task has finished."""
     offset = 0
-    with open_operations() as operations:
-        while True:
-            part = operations.read_task_log(task_id, offset=offset)
-            yield part.text
-            if part.next_offset == offset:
-                if part.ended or not follow:
-                    return
-                time.sleep(FOLLOW_SECONDS)
-            offset = part.next_offset
+    while True:
+        part = operations.read_task_log(task_id, offset=offset)
+        yield part.text
+        if part.next_offset == offset:
+            if part.ended or not follow:
+                return
+            time.sleep(FOLLOW_SECONDS)
+        offset = part.next_offset
 
 
 def _preview_result(result: object) -> str | None:
     """Format a result for display; None if there is none."""
     if result is None:
         return None
-    from aaiclick.data.preview import preview_result  # slow import, only needed for results
+    from aaiclick.data.result_preview import preview_result  # slow import, only needed for results
 
     return asyncio.run(preview_result(result, find_clickhouse(get_settings())))
 
 
 def task_json(task: Task) -> Row:
     """Format a task as JSON."""
-    took_seconds = elapsed_seconds(task.started_at, task.completed_at)
+    took_seconds = elapsed_seconds(last_attempt_started_at(task), task.completed_at)
     return task.model_dump(mode="json") | {"took_seconds": took_seconds}
+
+
+def last_attempt_started_at(task: Task) -> datetime | None:
+    """Return the start of the attempt that runs or was the last; None while the task waits for its next attempt."""
+    is_running = task.status in ("CLAIMED", "RUNNING")
+    return task.started_at if is_running or task.completed_at is not None else None
 
 
 def _table_row(task: Task) -> Row:
@@ -212,7 +287,7 @@ def _table_row(task: Task) -> Row:
         "status": task.status,
         "attempt": task.attempt,
         "started": format_time(task.started_at),
-        "duration": format_duration(task.started_at, task.completed_at),
+        "duration": format_duration(last_attempt_started_at(task), task.completed_at),
         "output": task.output_summary,
         "error": error_headline(task.error),
     }

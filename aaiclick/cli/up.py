@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import FrameType
 
 from aaiclick._version import __version__
@@ -24,22 +25,28 @@ from aaiclick.store.migrate import upgrade_if_needed
 
 
 def run_stack(settings: Settings, background: bool, on_server_url: Callable[[str], None]) -> None:
-    """Start the stack, report its addresses (`on_server_url` gets the API's URL), and stop it on SIGINT or SIGTERM."""
-    started = time.monotonic()
-    stop = _stop_signal()
-    postgres, clickhouse = find_both(settings)
-    first = asyncio.run(_prepare_databases(settings, postgres, clickhouse))
-    home = Home(settings.home)
-    with run_server(open_listener(settings), home.log_path("server")) as url:
-        on_server_url(url)
-        _print_addresses(time.monotonic() - started, postgres, clickhouse, url, first)
+    """Run the stack until SIGINT or SIGTERM."""
+    stop = make_stop_pipe()
+    with serve_stack(settings, on_server_url):
         if background:
-            _leave_terminal(home)
+            _leave_terminal(Home(settings.home))
         else:
             print_message("Press Ctrl-C to stop.")
         with _start_cleanup() as dropping:  # after leaving the terminal, which it would keep open
             os.read(stop, 1)
             dropping.terminate()
+
+
+@contextmanager
+def serve_stack(settings: Settings, on_server_url: Callable[[str], None]) -> Generator[None]:
+    """Start the stack, report its addresses (`on_server_url` gets the API's URL), and stop it at the end."""
+    started = time.monotonic()
+    postgres, clickhouse = find_both(settings)
+    first = asyncio.run(_prepare_databases(settings, postgres, clickhouse))
+    with run_server(open_listener(settings), Home(settings.home).log_path("server")) as url:
+        on_server_url(url)
+        _print_addresses(time.monotonic() - started, postgres, clickhouse, url, first)
+        yield
     close_stack_connections()
     stopped = stop_stack(settings, unless_used=True)
     keeper = stack_status(settings)
@@ -78,7 +85,7 @@ def _start_cleanup() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-def _stop_signal() -> int:
+def make_stop_pipe() -> int:
     """Return a file descriptor that becomes readable on SIGINT or SIGTERM."""
     read, write = os.pipe()
     os.set_blocking(write, False)

@@ -16,7 +16,11 @@ from aaiclick.store.tenancy.users import PLATFORM_ROLES
 
 @click.group()
 def user() -> None:
-    """Add, list, change and remove users."""
+    """Add, list, change and remove users.
+
+    \b
+    aaiclick user ls
+    """
 
 
 @user.command("create")

@@ -6,48 +6,46 @@ If no running worker can take the job, a worker is started until the job has fin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
 import time
 from os import cpu_count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
 import psutil
 
 from aaiclick.cli import remote
+from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.jobs import format_row_rate
 from aaiclick.cli.output import print_message
 from aaiclick.cli.worker import build_supervisor_config
-from aaiclick.errors import UnreachableError
+from aaiclick.code_version import read_code_version
 from aaiclick.operations.actor import local_actor
 from aaiclick.operations.jobs import get_job
+from aaiclick.operations.rows import to_group_progress
 from aaiclick.orchestration import OrchContext
 from aaiclick.orchestration.worker.supervisor import Supervisor
-from aaiclick.settings import get_settings
+from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.engine import queries
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.workers import list_eligible_workers
+from aaiclick.store.postgres_connections import OUTAGE_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aaiclick.api.jobs import Job
     from aaiclick.client.endpoints import SyncEndpoints
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 POLL_SECONDS = 0.1
 MESSAGE_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 EXIT_TERMINATED = 128 + signal.SIGTERM
-CONNECTION_ERRORS = (
-    UnreachableError,
-    OSError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-)
 
 
 def wait_for_job(operations: SyncEndpoints, job_id: int) -> Job:
@@ -55,6 +53,17 @@ def wait_for_job(operations: SyncEndpoints, job_id: int) -> Job:
     if remote.is_remote():
         return remote.watch_job(operations, job_id)
     return asyncio.run(_watch_local(job_id))
+
+
+def wait_for_runs(operations: SyncEndpoints, job_ids: Sequence[int]) -> int:
+    """Wait for the jobs of a backfill one after the other, with a report of each failed one; returns their number."""
+    failed = 0
+    for number, job_id in enumerate(job_ids, 1):
+        print_message(f"Run {number} of {len(job_ids)}: job {job_id}")
+        job = wait_for_job(operations, job_id)
+        failed += job.status != "COMPLETED"
+        report_failure(job)
+    return failed
 
 
 async def _watch_local(job_id: int) -> Job:
@@ -67,6 +76,7 @@ async def _watch_local(job_id: int) -> Job:
 async def watch_job(context: OrchContext, job_id: int) -> None:
     """Wait for a job; when interrupted, print how to follow or cancel it."""
     try:
+        await warn_about_other_code(context, job_id)
         await _watch_with_worker(context, job_id)
     except asyncio.CancelledError:
         await _print_unwatched(context, job_id)
@@ -105,7 +115,7 @@ async def _print_unwatched(context: OrchContext, job_id: int) -> None:
     try:
         async with context.connection() as connection:
             is_over = await _has_ended(connection, job_id)
-    except CONNECTION_ERRORS:
+    except OUTAGE_ERRORS:
         is_over = False
     if is_over:
         print_message(f"Job {job_id} has finished. Show it with: aaiclick jobs show {job_id}")
@@ -135,17 +145,39 @@ async def _run_worker_if_needed(context: OrchContext, job_id: int) -> None:
 async def has_other_workers(context: OrchContext, job_id: int) -> bool:
     """Whether each queue of the job has a live worker; workers of this host must have a running process."""
     try:
-        async with context.connection() as connection:
-            rows = await list_eligible_workers(connection, job_id, alive_seconds=get_settings().worker_timeout_seconds)
-    except CONNECTION_ERRORS:
+        rows = await _list_workers(context, job_id)
+    except OUTAGE_ERRORS:
         return True  # unknown; the watcher reports the outage
-    hostname = socket.gethostname()
-    served_queues = {
-        row["queue"]
-        for row in rows
-        if row["pid"] is not None and (row["hostname"] != hostname or psutil.pid_exists(row["pid"]))
-    }
+    served_queues = {row["queue"] for row in rows if _is_alive(row)}
     return served_queues == {row["queue"] for row in rows}
+
+
+async def _list_workers(context: OrchContext, job_id: int) -> list[asyncpg.Record]:
+    async with context.connection() as connection:
+        return await list_eligible_workers(connection, job_id, alive_seconds=get_settings().worker_timeout_seconds)
+
+
+def _is_alive(row: asyncpg.Record) -> bool:
+    pid: int | None = row["pid"]
+    return pid is not None and (row["hostname"] != socket.gethostname() or psutil.pid_exists(pid))
+
+
+async def warn_about_other_code(context: OrchContext, job_id: int) -> None:
+    """Warn if workers that can run the job were started with other contents of modules that are here too."""
+    with contextlib.suppress(*OUTAGE_ERRORS):
+        rows = [row for row in await _list_workers(context, job_id) if _is_alive(row) and row["code_modules"]]
+        if not rows:
+            return
+        settings = get_settings()
+        ignored = (settings.home, get_logs_dir(settings))
+        version = await asyncio.to_thread(read_code_version, Path.cwd(), ignored)
+        for (hostname, pid), modules in {(row["hostname"], row["pid"]): row["code_modules"] for row in rows}.items():
+            differences = version.list_differences(modules)
+            if differences:
+                print_message(
+                    f"Warning: the worker with pid {pid} on {hostname} was started with another version of "
+                    f"{', '.join(differences)}; it may run that code. Restart it, or start it with --reload."
+                )
 
 
 async def _watch_reconnecting(context: OrchContext, job_id: int) -> None:
@@ -156,7 +188,7 @@ async def _watch_reconnecting(context: OrchContext, job_id: int) -> None:
             async with context.connection() as connection:
                 await _watch_connected(connection, job_id)
             return
-        except CONNECTION_ERRORS as error:
+        except OUTAGE_ERRORS as error:
             if not has_warned:
                 print_message(f"Waiting for PostgreSQL: {str(error).partition(chr(10))[0]}")
             has_warned = True
@@ -168,24 +200,12 @@ async def _watch_connected(connection: Connection, job_id: int) -> None:
     if not sys.stderr.isatty():
         await _watch_without_terminal(connection, job_id)
         return
-    from rich.console import Console  # slow import, only needed on a terminal
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        bar_ids: dict[str, TaskID] = {}
-        waiting = WaitingReporter(bars.console.print)
+    with remote.show_progress() as update:
+        waiting = WaitingReporter(print_message)
         while True:
             ended = await _has_ended(connection, job_id)
-            for row in await queries.load_job_progress(connection, job_id):
-                label = row["name"] or "tasks"
-                if label not in bar_ids:
-                    bar_ids[label] = bars.add_task(label)
-                failed = f" [red]{row['failed']} failed" if row["failed"] else ""
-                rows = f" [dim]{format_row_rate(row['rows'], row['seconds'])} rows" if row["rows"] is not None else ""
-                bars.update(
-                    bar_ids[label], total=row["total"], completed=row["completed"], description=f"{label}{rows}{failed}"
-                )
+            if update is not None:
+                update([to_group_progress(row) for row in await queries.load_job_progress(connection, job_id)])
             if ended:
                 return
             await waiting.look(connection, job_id)

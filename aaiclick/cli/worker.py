@@ -14,22 +14,28 @@ from pathlib import Path
 import click
 
 from aaiclick.cli.output import print_message
-from aaiclick.cli.param_types import Number
+from aaiclick.cli.param_types import NAME, Number
 from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
+from aaiclick.missing_modules import WORKER_MODULES, check_installed
 from aaiclick.orchestration.json_logging import make_json_handler
 from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
 from aaiclick.orchestration.worker.supervisor import Supervisor, SupervisorConfig
 from aaiclick.settings import get_logs_dir, get_settings
-from aaiclick.store.engine.dispatches import runtime_queue
+from aaiclick.store.engine.runtime_dispatches import runtime_queue
 from aaiclick.store.migrate import prepare_schema
 from aaiclick.tempdirs import temporary_directory
 
 
 @click.group()
 def worker() -> None:
-    """Run tasks."""
+    """Run tasks.
+
+    \b
+    aaiclick worker start --reload
+    aaiclick worker start --queue mail --processes 2
+    """
 
 
 @worker.command("start")
@@ -58,8 +64,17 @@ def worker() -> None:
     "--memory-mb", type=click.IntRange(64), default=None,
     help="Memory limit for the data of each process; a task that needs more fails [default: no limit].",
 )  # fmt: skip
+@click.option(
+    "--code-version", default=None, type=NAME,
+    help="Version of your code, shown with each attempt [default: the git commit and a digest of the files].",
+)  # fmt: skip
+@click.option(
+    "--register/--no-register", default=True, show_default=True,
+    help="Register the @job functions of imported modules, and create the schedules that they declare.",
+)  # fmt: skip
 @click.option("--max-tasks", type=click.IntRange(1), default=None, help="Stop each process after this number of tasks.")
 @click.option("--drain", is_flag=True, help="Stop when no task is left.")
+@click.option("--reload", is_flag=True, help="Run new code when files change; running tasks finish with the old code.")
 @click.option(
     "--stop-seconds", type=Number(0), default=30.0, show_default=True,
     help="Seconds that running tasks get to finish on shutdown.",
@@ -88,8 +103,11 @@ def start_worker(
     imports: tuple[str, ...],
     isolation: str,
     memory_mb: int | None,
+    code_version: str | None,
+    register: bool,
     max_tasks: int | None,
     drain: bool,
+    reload: bool,
     stop_seconds: float,
     grace_seconds: float,
     server: str | None,
@@ -99,7 +117,12 @@ def start_worker(
     """Run tasks until stopped. Ctrl-C finishes running tasks; a second Ctrl-C releases them at once.
 
     With --server or AAICLICK_SERVER no database is needed: the server provides the tasks of the API key's organisation.
+
+    \b
+    aaiclick worker start --reload
+    aaiclick worker start --queue mails --processes 2 --import shop
     """
+    check_installed(WORKER_MODULES)
     if get_settings().log_format == "json":
         logging.getLogger().addHandler(make_json_handler(sys.stderr))
     work_endpoint = server_endpoint(server, key)
@@ -121,8 +144,11 @@ def start_worker(
             imports=imports,
             isolate=isolation == "process",
             memory_mb=memory_mb,
+            code_version=code_version,
+            registers_functions=register,
             max_tasks=max_tasks,
             drain=drain,
+            reload=reload,
             stop_seconds=stop_seconds,
             grace_seconds=grace_seconds,
         )
@@ -161,8 +187,11 @@ def build_supervisor_config(
     imports: tuple[str, ...] = (),
     isolate: bool = False,
     memory_mb: int | None = None,
+    code_version: str | None = None,
+    registers_functions: bool = True,
     max_tasks: int | None = None,
     drain: bool = False,
+    reload: bool = False,
     stop_seconds: float = 30.0,
     grace_seconds: float = 5.0,
 ) -> SupervisorConfig:
@@ -182,6 +211,9 @@ def build_supervisor_config(
         max_tasks=max_tasks,
         drain=drain,
         wakeup_queue_url=called_by,
+        reload=reload,
+        code_version=code_version,
+        registers_functions=registers_functions,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
     setup = Setup(

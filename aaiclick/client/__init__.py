@@ -9,10 +9,13 @@ Methods return the models of `aaiclick.api`, listings iterators over them.
 Errors are those of `aaiclick.errors`, chosen by the problem code of the response.
 
 - `sync_client`: `Client`: runs the asynchronous client on a background event loop
+- `job_handle`: handle of a job
+- `async_job_handle`: handle of a job for `AsyncClient`
 - `async_client`: `AsyncClient`
 - `endpoints`: the methods of both clients by resource
 - `endpoint`: the decorators of these methods
 - `requests`: requests as data, and the errors of responses
+- `tls`: TLS contexts
 
 Next: aaiclick.server, which receives the requests.
 """
@@ -24,11 +27,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aaiclick.client.async_client import AsyncClient
+    from aaiclick.client.async_job_handle import AsyncJobHandle
+    from aaiclick.client.job_handle import JobHandle
     from aaiclick.client.sync_client import Client
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["AsyncClient", "AsyncJobHandle", "Client", "JobHandle"]
 
-_MODULES = {"AsyncClient": "aaiclick.client.async_client", "Client": "aaiclick.client.sync_client"}
+_MODULES = {
+    "AsyncClient": "aaiclick.client.async_client",
+    "Client": "aaiclick.client.sync_client",
+    "AsyncJobHandle": "aaiclick.client.async_job_handle",
+    "JobHandle": "aaiclick.client.job_handle",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from aaiclick.client import requests
 from aaiclick.client.endpoint import Endpoint, Listing
 from aaiclick.client.endpoints import AsyncEndpoints
 from aaiclick.client.requests import ApiRequest
+from aaiclick.client.tls import find_ssl_context
 from aaiclick.errors import SettingsError, UnansweredError, UnreachableError
 from aaiclick.settings import get_settings
 
@@ -49,7 +50,9 @@ class AsyncClient(AsyncEndpoints):
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._url = server_url
         self._seconds = timeout_seconds
-        self._http = httpx.AsyncClient(base_url=server_url, headers=headers, timeout=timeout_seconds)
+        self._http = httpx.AsyncClient(
+            base_url=server_url, headers=headers, timeout=timeout_seconds, verify=find_ssl_context(server_url)
+        )
 
     async def __aenter__(self) -> Self:
         return self

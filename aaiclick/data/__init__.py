@@ -16,19 +16,24 @@ From a value to a result:
 - `object`: Object: lazy rows in ClickHouse
 - `view`: View: a range or filtered part of a table's rows, without a copy
 - `expressions`: expressions over columns
-- `table_methods`: methods of Object: select, filter, sort, group
+- `relational_methods`: methods of Object: select, filter, sort, group
 - `join_methods`: methods of Object: joins
 - `reshape_methods`: methods of Object: pivot, nested values, rows of several Objects
 - `table_base`: arguments of these methods
+- `arguments`: checks of the types of arguments
 - `grouping`: GroupBy: rows grouped by keys, before aggregation
 - `time_groups`: TimeGroupBy: rows grouped by intervals of time
 - `stats`: summary statistics of an Object
 - `compile`: compiles a relation to a SELECT statement
 - `runtime`: ClickHouse client, execution of statements, tables of Objects
 - `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
-- `pending`: coroutines that explain a forgotten `await`
+- `expectations`: data tests of Objects
+- `json_results`: results of tasks as JSON values
+- `awaitable`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
-- `preview`: previews of task results
+- `plain_preview`: previews of plain results, without Arrow
+- `result_preview`: previews of task results
+- `progress`: progress of long queries
 - `sync`: synchronous version of this package, for notebooks and scripts
 - `errors`: errors of the data API
 
@@ -40,6 +45,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from aaiclick.missing_modules import find_remedy
+
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext, get_data_context
     from aaiclick.data.create import (
@@ -50,6 +57,7 @@ if TYPE_CHECKING:
         list_objects,
         open_object,
     )
+    from aaiclick.data.expectations import expect
     from aaiclick.data.expressions.column import (
         Column,
         all_columns,
@@ -69,7 +77,7 @@ if TYPE_CHECKING:
     from aaiclick.data.grouping import GroupBy
     from aaiclick.data.io.csv_dialect import CsvOptions
     from aaiclick.data.io.ingest import FilePreview, create_object_from_file, preview_file
-    from aaiclick.data.io.s3 import S3Access
+    from aaiclick.data.io.s3_client import S3Access
     from aaiclick.data.object import Object
     from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
     from aaiclick.data.view import View, is_reference, open_reference
@@ -91,6 +99,7 @@ _EXPORTS = {
         "row_index",
         "row_number",
     ),
+    "expectations": ("expect",),
     "context": ("DataContext", "get_data_context"),
     "create": (
         "create_object_from_query",
@@ -104,7 +113,7 @@ _EXPORTS = {
     "io.ingest": ("FilePreview", "create_object_from_file", "preview_file"),
     "runtime.lifecycle": ("LifecycleHandler", "LocalLifecycleHandler"),
     "object": ("Object",),
-    "io.s3": ("S3Access",),
+    "io.s3_client": ("S3Access",),
     "grouping": ("GroupBy",),
     "view": ("View", "is_reference", "open_reference"),
 }
@@ -132,6 +141,7 @@ __all__ = [
     "delete_object",
     "duration",
     "exclude",
+    "expect",
     "get_data_context",
     "if_else",
     "insert",
@@ -151,7 +161,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
+    except ModuleNotFoundError as error:
+        error.add_note(find_remedy(error))
+        raise
     globals()[name] = value
     return value
 

@@ -8,14 +8,21 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from copy import copy
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 from weakref import WeakSet
 
 from aaiclick.data.compile.relation_nodes import Relation, iter_scans
 from aaiclick.data.compile.select_builder import KEY
-from aaiclick.data.errors import DataError, NoContextError, ObjectNotFoundError, QueryError, StaleObjectError
+from aaiclick.data.errors import (
+    DataError,
+    NoContextError,
+    ObjectNotFoundError,
+    ProtectedError,
+    QueryError,
+    StaleObjectError,
+)
 from aaiclick.data.io.literal_codec import EncodedLiteral
-from aaiclick.data.runtime.clickhouse_client import Client, connect, new_query_id
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect, new_query_id
 from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
 from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
 from aaiclick.data.runtime.tables import (
@@ -35,7 +42,7 @@ from aaiclick.literal_store import LiteralStore, find_literal_store
 from aaiclick.local import clickhouse_endpoint
 
 T = TypeVar("T")
-_current: ContextVar[DataContext | None] = ContextVar("aaiclick_data_context", default=None)
+_current: ContextVar[DataContext | ContextProvider | None] = ContextVar("aaiclick_data_context", default=None)
 _unavailable_reason: ContextVar[AaiclickError | None] = ContextVar("aaiclick_data_unavailable", default=None)
 _context_numbers = itertools.count(1)
 
@@ -71,6 +78,7 @@ class DataContext:
         name: str = "",
         query_prefix: str = "aai",
         max_literal_bytes: int = -1,
+        protects_stored: bool = False,
     ) -> None:
         if engine is not None and engine not in ENGINES:
             raise SettingsError(f"Unsupported table engine {engine!r}.", remedy=f"Use one of {', '.join(ENGINES)}.")
@@ -78,12 +86,15 @@ class DataContext:
         self.engine = engine or "MergeTree"
         self.query_prefix = query_prefix
         self.max_literal_bytes = max_literal_bytes
+        self.protects_stored = protects_stored
+        """Whether only tables of this context may be changed: no named Objects, and no inputs of a repeated task."""
+        self._created: set[str] = set()
         self._creds = creds
         self._given_lifecycle = lifecycle
         self._lifecycle: LifecycleHandler | None = None
-        self._client: Client | None = None
+        self._client: ClickHouseClient | None = None
         self._tables: WeakSet[Table] | None = None  # created with the first table: most tasks have none
-        self._token: Token[DataContext | None] | None = None
+        self._token: Token[DataContext | ContextProvider | None] | None = None
         self._closed = False
         self.chunk_index: dict[tuple[str, str], list[int]] = {}
         self.append_locks: dict[str, asyncio.Lock] = {}
@@ -102,10 +113,14 @@ class DataContext:
             await lifecycle.start()
         return self.enter_connected(client, lifecycle)
 
-    def enter_connected(self, client: Client, lifecycle: LifecycleHandler) -> Self:
+    def enter_connected(self, client: ClickHouseClient, lifecycle: LifecycleHandler) -> Self:
         """Enter with an open client and a running handler of references."""
+        self._token = _current.set(self.open_connected(client, lifecycle))
+        return self
+
+    def open_connected(self, client: ClickHouseClient, lifecycle: LifecycleHandler) -> Self:
+        """Open without becoming the current context: a `ContextProvider` returns it."""
         self._client, self._lifecycle = client, lifecycle
-        self._token = _current.set(self)
         return self
 
     async def __aexit__(
@@ -132,7 +147,7 @@ class DataContext:
         return self._creds
 
     @property
-    def client(self) -> Client:
+    def client(self) -> ClickHouseClient:
         if self._client is None or self._closed:
             raise StaleObjectError(f"{self.name} is closed.", remedy="Do the work inside `async with DataContext():`.")
         return self._client
@@ -150,6 +165,8 @@ class DataContext:
     ) -> tuple[Table, T]:
         """Create a table and fill it; drop it again if that fails or is cancelled."""
         name = new_table_name()
+        if self.protects_stored:
+            self._created.add(name)
         check_columns(columns)
         client = self.client
         await self.lifecycle.reserve(name)
@@ -159,8 +176,16 @@ class DataContext:
             return Table(name, columns, shape, self, counted=False), filled
         return self._track_table(Table(name, columns, shape, self, counted=True)), filled
 
+    def check_writable(self, description: str, table: str | None = None) -> None:
+        """Raise ProtectedError unless a table may be changed; named Objects have no `table`."""
+        if self.protects_stored and table not in self._created:
+            raise ProtectedError(
+                f"A repeated task changes nothing, so it cannot change {description}.",
+                remedy="Set a breakpoint before this line, or comment it out.",
+            )
+
     async def _fill_new_table(
-        self, client: Client, name: str, columns: Columns, shape: Shape, fill: Callable[[str], Awaitable[T]]
+        self, client: ClickHouseClient, name: str, columns: Columns, shape: Shape, fill: Callable[[str], Awaitable[T]]
     ) -> T:
         try:
             session = self.lifecycle.session
@@ -228,7 +253,7 @@ class DataContext:
         new_table, _ = await self.create_table(table.columns, table.shape, fill)
         new_table.release()
 
-    async def _drop_table(self, client: Client, name: str) -> None:
+    async def _drop_table(self, client: ClickHouseClient, name: str) -> None:
         try:
             await client.layout.drop_table(name, self.query_id())
         finally:
@@ -307,14 +332,26 @@ class DataContext:
                 )
 
 
+class ContextProvider(Protocol):
+    """Opens the DataContext of an attempt at its first use: most tasks use none."""
+
+    def find_context(self) -> DataContext | None: ...
+
+
+def provide_context(provider: ContextProvider) -> None:
+    """Make the context of the provider the current one."""
+    _current.set(provider)
+
+
 def find_data_context() -> DataContext | None:
     """Return the current DataContext, or None."""
-    return _current.get()
+    current = _current.get()
+    return current if current is None or isinstance(current, DataContext) else current.find_context()
 
 
 def get_data_context() -> DataContext:
     """Return the current DataContext; raise NoContextError if none is open."""
-    context = _current.get()
+    context = find_data_context()
     if context is None or not context.is_open:
         if (reason := _unavailable_reason.get()) is not None:
             raise copy(reason)  # each raise gets its own traceback
@@ -329,7 +366,7 @@ def set_unavailable(reason: AaiclickError | None) -> None:
 
 def current_context_or(context: DataContext | None) -> DataContext:
     """Return the current context, or else the context of an Object."""
-    running = _current.get()
+    running = find_data_context()
     if running is not None and running.is_open:
         return running
     if context is not None and context.is_open:

@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from aaiclick.data.arguments import check_arguments
+from aaiclick.data.awaitable import explain_await
 from aaiclick.data.compile.join_columns import cast_for_insert
 from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.compile.select_builder import KEY
@@ -17,7 +19,6 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, suggest_name
 from aaiclick.data.io.to_arrow import ArrowRows, Schema, conform_batch, to_arrow_rows
 from aaiclick.data.object import Object
-from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.append import NoLockError, append_lock, append_rows, count_rows
 from aaiclick.data.runtime.execute import is_table, prepare_relation, store_table, strip_identity
 from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
@@ -42,6 +43,7 @@ _LIST_TABLES = (
 )
 
 
+@check_arguments
 @explain_await
 async def create_object_from_value(
     value: Any, *, name: str | None = None, schema: Schema | None = None, replace: bool = False
@@ -146,6 +148,7 @@ async def append_arrow(context: DataContext, table: str, rows: pa.Table, start: 
     return rows.num_rows
 
 
+@check_arguments
 @explain_await
 async def create_object_from_query(
     query: str, parameters: Mapping[str, object] | None = None, *, name: str | None = None, replace: bool = False
@@ -170,6 +173,7 @@ async def create_object_from_query(
     return await assign_name(context, Object.from_table(table), name, replace)
 
 
+@check_arguments
 @explain_await
 async def insert(target: Object, value: object) -> int:
     """Append rows (a value with the same columns, or another Object) to a stored Object; return its new length.
@@ -188,6 +192,7 @@ async def insert(target: Object, value: object) -> int:
         raise DataError("Rows can be appended to a table or a column, not to a scalar.")
     context = target.context
     context.check_relation(relation)
+    context.check_writable("rows that it has received", table.name)
     await context.store_literal(table)
     fill = await _prepare_write(context, table, value)
     async with context.append_locks.setdefault(table.name, asyncio.Lock()):
@@ -235,6 +240,7 @@ async def assign_name(context: DataContext, obj: Object, name: str | None, repla
     if name is None:
         return obj
     target = named_table(name)
+    context.check_writable(f"the named Object {name!r}")
     table = cast("Scan", strip_identity(obj.relation)).table
     await context.store_literal(table)
     exists = name in await list_objects()
@@ -262,6 +268,7 @@ async def _exchange_tables(context: DataContext, table: str, target: str) -> Non
         await context.client.run(exchange, query_id=context.query_id())
 
 
+@check_arguments
 @explain_await
 async def open_object(name: str) -> Object:
     """Open a named Object."""
@@ -272,6 +279,7 @@ async def open_object(name: str) -> Object:
         raise await _unknown_object_error(name) from None
 
 
+@check_arguments
 @explain_await
 async def list_objects() -> list[str]:
     """List the names of all named Objects."""
@@ -280,9 +288,11 @@ async def list_objects() -> list[str]:
     return [table.removeprefix(NAMED) for table in rows.column(0).to_pylist()]
 
 
+@check_arguments
 @explain_await
 async def delete_object(name: str) -> None:
     """Delete a named Object and its rows."""
+    get_data_context().check_writable(f"the named Object {name!r}")
     if name not in await list_objects():
         raise await _unknown_object_error(name)
     context, table = get_data_context(), named_table(name)

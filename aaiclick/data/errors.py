@@ -14,7 +14,9 @@ AaiclickError
     ├── WhereError               a `where` text is not a valid condition
     ├── ForbiddenAddressError    a URL points into a private network
     ├── IngestError              a file or URL could not be read
+    ├── ProtectedError           a repeated task changes stored data
     ├── NotAwaitedError          a coroutine is used without await
+    ├── DataTestError            rows fail a data test
     └── QueryError               ClickHouse rejected or failed a query
 """
 
@@ -23,8 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from operator import index
+from typing import TYPE_CHECKING
 
 from aaiclick.errors import EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
+
+if TYPE_CHECKING:
+    from aaiclick.data.compile.data_tests import DataTestResult
 
 
 class DataError(AaiclickError):
@@ -87,10 +93,28 @@ class IngestError(DataError):
     """A file or URL could not be read."""
 
 
+class ProtectedError(DataError):
+    """A repeated task changes stored data."""
+
+    exit_code = EXIT_USAGE
+
+
 class NotAwaitedError(DataError, AttributeError, TypeError):
     """A coroutine is used without await."""
 
     exit_code = EXIT_USAGE
+
+
+class DataTestError(DataError):
+    """Rows fail a data test; `results` are the results of all tests, `samples` Objects with failing rows."""
+
+    permanent = True
+    """Its task is not retried: the same rows fail again."""
+
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(what, remedy=remedy)
+        self.results: tuple[DataTestResult, ...] = ()
+        self.samples: tuple[object, ...] = ()
 
 
 PERMANENT_ERROR_CODES = frozenset({
@@ -138,6 +162,6 @@ def column_not_found(name: str, candidates: Iterable[str]) -> ColumnNotFoundErro
 
 def check_integer(value: object, label: str) -> int:
     """Return the value as an int; raise DataTypeError if it is not an integer."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool | type) or not hasattr(value, "__index__"):
         raise DataTypeError(f"{label} must be an integer, not {value!r:.60}.")
     return index(value)  # pyright: ignore[reportArgumentType]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.compile.relation_nodes import Aggregate, LimitBy, Project, Relation
 from aaiclick.data.compile.row_alignment import as_columns
 from aaiclick.data.errors import DataTypeError, check_integer
@@ -20,13 +21,14 @@ from aaiclick.data.expressions.nodes import (
 
 if TYPE_CHECKING:
     from aaiclick.data.object import Object
-    from aaiclick.data.table_methods import TableMethods
+    from aaiclick.data.relational_methods import TableMethods
 
 
 Nodes = list[tuple[str, ExpressionNode]]
 ResolvedGroups = tuple[Relation, dict[str, ExpressionNode], Nodes, Nodes]
 
 
+@check_methods
 class GroupBy:
     """Rows of an Object grouped by keys; `agg` aggregates them."""
 

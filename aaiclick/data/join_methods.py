@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.compile.join_columns import check_join_keys, hidden_name, join_outputs, join_pairs
-from aaiclick.data.compile.relation_nodes import Filter, Join, Project, Relation
+from aaiclick.data.compile.relation_nodes import Columns, Filter, Join, LimitBy, Project, Relation
 from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
 from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.column import Column, as_node
@@ -15,6 +17,7 @@ from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref, b
 from aaiclick.data.expressions.selectors import check_names, flatten_lists
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.table_base import TableBase, check_object
+from aaiclick.data.types import DataType
 
 if TYPE_CHECKING:
     from aaiclick.data.object import Object
@@ -24,6 +27,7 @@ ASOF_OPERATORS = {"backward": ">=", "forward": "<=", "backward_strict": ">", "fo
 JoinKeys = str | Column | Sequence[str | Column] | None
 
 
+@check_methods
 class JoinMethods(TableBase):
     """Joins with another Object; the rows are in the order of this one."""
 
@@ -49,19 +53,26 @@ class JoinMethods(TableBase):
             raise DataTypeError("A cross join takes no keys; every other join needs at least one.")
         if all(isinstance(key, str) for pair in pairs for key in pair):
             check_join_keys(pairs, self.relation, right)
-            outputs = join_outputs(self.relation, right, pairs, how, suffix)
-            return self._derive_object(Join(self.relation, right, how, pairs, outputs))
+            left = _allow_null_structures(self.relation, how in ("right", "full"), {key for key, _ in pairs})
+            right = _allow_null_structures(right, how in ("left", "full"), {key for _, key in pairs})
+            outputs = join_outputs(left, right, pairs, how, suffix)
+            return self._derive_object(Join(left, right, how, pairs, outputs))
         return self._join_expressions(right, pairs, how, suffix)
 
     def _join_expressions(
         self, right: Relation, pairs: Sequence[tuple[object, object]], how: str, suffix: str
     ) -> Object:
         """Join on computed keys, which are no columns of the result."""
-        sides = [_with_keys(relation, [pair[i] for pair in pairs]) for i, relation in enumerate((self.relation, right))]
+        optional = (how in ("right", "full"), how in ("left", "full"))
+        left, right = (
+            _allow_null_structures(relation, may_be_missing, set())
+            for relation, may_be_missing in zip((self.relation, right), optional, strict=True)
+        )
+        sides = [_with_keys(relation, [pair[i] for pair in pairs]) for i, relation in enumerate((left, right))]
         names = [f"aai_k{i}" for i in range(len(pairs))]
         keys = tuple((name, name) for name in names)
         check_join_keys(keys, *sides)
-        outputs = join_outputs(self.relation, right, (), how, suffix)
+        outputs = join_outputs(left, right, (), how, suffix)
         return self._derive_object(Join(sides[0], sides[1], how, keys, outputs))
 
     def join_where(self, other: Object, *conditions: Column, suffix: str = "_right") -> Object:
@@ -111,19 +122,37 @@ class JoinMethods(TableBase):
         left_on, right_on = _check_asof_key(on)
         pairs = join_pairs(by, None, None)
         check_join_keys((*pairs, (left_on, right_on)), self.relation, right)
+        _check_exact_order(self.relation.schema[left_on], right.schema[right_on])
+        right = _allow_null_structures(right, True, {key for _, key in pairs})
+        keys = tuple((name, Ref(name, right.schema[name])) for name in (*(b for _, b in pairs), right_on))
         outputs = join_outputs(self.relation, right, pairs, "asof", suffix)
         if strategy != "nearest" and tolerance is None:
             comparison = (left_on, ASOF_OPERATORS[strategy], right_on)
-            return self._derive_object(Join(self.relation, right, "asof", pairs, outputs, comparison))
+            matches = _first_of_equal_keys(right, keys, strategy)
+            return self._derive_object(Join(self.relation, matches, "asof", pairs, outputs, comparison))
         strategies = ("backward", "forward") if strategy == "nearest" else (strategy,)
         joined: Relation = self.relation
         columns: list[dict[str, str]] = []
         for number, name in enumerate(strategies):
-            joined, names = _add_matches(joined, right, pairs, (left_on, ASOF_OPERATORS[name], right_on), number)
+            matches = _first_of_equal_keys(right, keys, name)
+            joined, names = _add_matches(joined, matches, pairs, (left_on, ASOF_OPERATORS[name], right_on), number)
             columns.append(names)
         nodes = _choose_matches(joined, outputs, columns, (left_on, right_on), tolerance)
         check_column_names(name for name, _ in nodes)
         return self._derive_object(Project(joined, nodes))
+
+
+def _allow_null_structures(relation: Relation, may_be_missing: bool, keys: set[str]) -> Relation:
+    """Make lists, structs and maps nullable, since ClickHouse fills those of unmatched rows with empty ones."""
+    schema = relation.schema
+    names = {name for name, dtype in schema.items() if dtype.is_structure and not dtype.nullable and name not in keys}
+    if not may_be_missing or not names:
+        return relation
+    columns: list[tuple[str, ExpressionNode]] = []
+    for name, dtype in schema.items():
+        ref = Ref(name, dtype)
+        columns.append((name, FunctionCall("cast", (ref,), (replace(dtype, nullable=True),)) if name in names else ref))
+    return Project(relation, tuple(columns))
 
 
 def _with_keys(relation: Relation, keys: Sequence[object]) -> Relation:
@@ -160,6 +189,19 @@ def _check_asof_key(on: object) -> tuple[str, str]:
     if len(names) not in (1, 2):
         raise DataTypeError(f"on= is {on!r:.60}.", remedy='Use a name, or a pair of names: ("time", "at").')
     return names[0], names[-1]
+
+
+def _check_exact_order(left: DataType, right: DataType) -> None:
+    """Raise for a float with an integer or Decimal that has no exact float: ClickHouse cannot order both."""
+    other = left if right.is_float else right
+    is_inexact = other.is_decimal or (other.is_integer and other.bits >= 64)
+    if left.is_float != right.is_float and is_inexact:
+        raise DataTypeError(f"join_asof cannot compare {left} with {right}.", remedy="Cast one of both columns.")
+
+
+def _first_of_equal_keys(right: Relation, keys: Columns, strategy: str) -> Relation:
+    """Keep one row of those with equal keys: the last one backward, the first one forward. ClickHouse takes any."""
+    return LimitBy(right, keys, 1, from_end=strategy.startswith("backward"))
 
 
 def _add_matches(
@@ -202,11 +244,11 @@ def _choose_matches(
             nodes.append((name, column_ref(source)))
             continue
         values = [column_ref(names[source]) for names in columns]
-        choice: ExpressionNode = FunctionCall("_null_where", (FunctionCall("not", (is_match[0],)), values[0]))
+        choice: ExpressionNode = FunctionCall("_null_where", (values[0], FunctionCall("not", (is_match[0],))))
         if len(values) > 1:
             farther = FunctionCall("lt", (distances[0], distances[1]))
             backward = FunctionCall("and", (is_match[0], FunctionCall("coalesce", (farther, as_node(True)))))
-            forward = FunctionCall("_null_where", (FunctionCall("not", (is_match[1],)), values[1]))
+            forward = FunctionCall("_null_where", (values[1], FunctionCall("not", (is_match[1],))))
             choice = FunctionCall("if_else", (backward, values[0], forward))
         _ = choice.type
         nodes.append((name, choice))

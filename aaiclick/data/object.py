@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from aaiclick.data.arguments import check_methods
+from aaiclick.data.awaitable import explain_await
 from aaiclick.data.compile.relation_nodes import Aggregate, Filter, Project, Relation, Scan, iter_scans
 from aaiclick.data.compile.row_alignment import align_rows
 from aaiclick.data.compile.statements import compile_query, is_arrow_type
@@ -33,12 +35,11 @@ from aaiclick.data.expressions.nodes import (
 from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.fetch_methods import ReaderMethods
 from aaiclick.data.join_methods import JoinMethods
-from aaiclick.data.pending import explain_await
+from aaiclick.data.relational_methods import TableMethods
 from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, read_table, store_table, strip_identity
 from aaiclick.data.runtime.literal_rows import LiteralRows
 from aaiclick.data.runtime.tables import VALUE, Shape, Table, check_columns
-from aaiclick.data.table_methods import TableMethods
 from aaiclick.data.types import DataType
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 MAX_STEPS = 250
 
 
+@check_methods
 class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, ExpressionMethods):
     """Rows in ClickHouse, created by the `create_object_from_…` functions and by operations on other Objects.
 
@@ -423,6 +425,10 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
     def tables(self) -> list[Table]:
         """List the tables that it reads."""
         return list({scan.table: None for scan in iter_scans(self.relation)})
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names of the columns, which a notebook completes in `obj["…"]`."""
+        return self.columns
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}: {dtype}" for name, dtype in self.relation.schema.items())

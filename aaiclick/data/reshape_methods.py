@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from aaiclick.data.arguments import check_methods
+from aaiclick.data.awaitable import explain_await
 from aaiclick.data.compile.join_columns import cast_to_types, column_of, common_type, hidden_name
 from aaiclick.data.compile.relation_nodes import Aggregate, Columns, Concat, Explode, Filter, Project, Relation, Sort
 from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
@@ -13,7 +16,6 @@ from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Literal, Ref, RowIndex, SortKey
 from aaiclick.data.io.nested_arrays import field_names
-from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.table_base import TableBase, check_object
 from aaiclick.data.types import INT64, STRING, DataType
@@ -25,6 +27,7 @@ MAX_PIVOTED_COLUMNS = 1_000
 AGGREGATES = ("first", "last", "sum", "mean", "median", "min", "max", "count", "len")
 
 
+@check_methods
 class ReshapeMethods(TableBase):
     """Methods that turn rows into columns and columns into rows, and combine the rows of several Objects."""
 
@@ -95,21 +98,23 @@ class ReshapeMethods(TableBase):
     @explain_await
     async def pivot(
         self,
-        on: str,
+        on: str | Column,
         *,
         index: str | Sequence[str] | Column,
-        values: str,
+        values: str | Sequence[str] | Column,
         aggregate: str = "first",
         columns: Sequence[object] | Mapping[Any, str] | None = None,
     ) -> Object:
         """Turn the values of column `on` into columns, which hold an aggregate of `values`; a row per `index`.
 
         `columns` are the values of `on` in their order, or a dict of their names; without it they are read, in order
-        of first appearance.
+        of first appearance. With several columns in `values` their names are `value_column`.
         Rows are sorted by `index`. Without rows for a cell it is NULL, or 0 for sum, count and len.
         """
         keys = self._expand_names([index], "pivot")
-        (on,), (values,) = self._expand_names([on], "pivot"), self._expand_names([values], "pivot")
+        on, names = self._only_name(on, "on"), self._expand_names([values], "pivot")
+        if not names:
+            raise DataTypeError("pivot needs a column of values.", remedy='For example values="v".')
         if aggregate not in AGGREGATES:
             raise DataTypeError(f"Unknown aggregate {aggregate!r:.60}.", remedy=f"Use one of {', '.join(AGGREGATES)}.")
         owner: Any = self
@@ -120,18 +125,24 @@ class ReshapeMethods(TableBase):
             raise DataTypeError(
                 f"Column {on!r} has more than {MAX_PIVOTED_COLUMNS:,} values.", remedy="Filter it, or group it first."
             )
-        labels: dict[Any, str] = (
-            dict(cast("Mapping[Any, str]", chosen))
-            if isinstance(chosen, Mapping)
-            else {value: _cell_name(value) for value in chosen}
-        )
-        if len({*labels.values(), *keys}) != len(labels) + len(keys) or "" in labels.values():
+        labels = _cell_labels(chosen)
+        cells = {
+            f"{name}_{label}" if len(names) > 1 else label: _cell(on, name, value, aggregate)
+            for name in names
+            for value, label in labels.items()
+        }
+        if len({*cells, *keys}) != len(labels) * len(names) + len(keys) or "" in labels.values():
             raise DataTypeError(
                 f"The values of {on!r} are not names of columns: some are empty or equal.",
                 remedy="Name them with columns={value: name, …}.",
             )
-        cells = {name: _cell(on, values, value, aggregate) for value, name in labels.items()}
         return owner.group_by(*keys).agg(**cells)
+
+    def _only_name(self, column: str | Column, label: str) -> str:
+        names = self._expand_names([column], "pivot")
+        if len(names) != 1:
+            raise DataTypeError(f"{label} of pivot(…) must be one column, and is {len(names)}.")
+        return names[0]
 
     # --- several Objects -----------------------------------------------------------------------------------------
 
@@ -243,12 +254,29 @@ def _fill_columns(relations: Sequence[Relation], names: Sequence[str]) -> list[R
     return members
 
 
+def _cell_labels(values: Sequence[object] | Mapping[Any, str]) -> dict[Any, str]:
+    """Return the name of the column of each value."""
+    unusable = [cast("object", value) for value in values if isinstance(value, list | dict | set)]
+    if unusable:
+        raise DataTypeError(
+            f"{unusable[0]!r:.60} in columns of pivot(…) is not a plain value.", remedy="Cast it first."
+        )
+    if not isinstance(values, Mapping):
+        return {value: _cell_name(value) for value in values}
+    unnamed = next((name for name in values.values() if not isinstance(name, str)), None)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if unnamed is not None:
+        raise DataTypeError(f"{unnamed!r:.60} in columns of pivot(…) is not the name of a column.")
+    return dict(values)
+
+
 def _cell_name(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _cell(on: str, values: str, value: object, aggregate: str) -> Column:
-    is_cell = Column(Ref(on)).is_null() if value is None else Column(Ref(on)) == value
+    column = Column(Ref(on))
+    is_nan = isinstance(value, float) and math.isnan(value)
+    is_cell = column.is_null() if value is None else column.is_nan() if is_nan else column == value
     if aggregate == "len":
         return is_cell.count_if()
     cell: Any = Column(Ref(values)).filter(is_cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.create import create_object_from_value
@@ -18,7 +19,8 @@ STATISTICS = ("count", "null_count", "mean", "std", "min", "25%", "50%", "75%", 
 async def describe_columns(obj: Object) -> Object:
     """Summarise every column that is not an array, tuple or map.
 
-    Numeric columns are summarised as Float64; other columns have no mean and are summarised as text.
+    Numeric columns are summarised as Float64, or as text if their minimum or maximum would be rounded; other columns
+    have no mean and are summarised as text.
     """
     dtypes = {name: dtype for name, dtype in obj.schema.items() if not dtype.is_structure}
     if not dtypes:
@@ -34,8 +36,9 @@ async def describe_columns(obj: Object) -> Object:
     schema: dict[str, str | type] = {}
     for i, (name, dtype) in enumerate(dtypes.items()):
         values = [row.get(f"{i}/{s}") for s in STATISTICS]
-        columns[name] = [_summary_value(value, dtype) for value in values]
-        schema[name] = "Nullable(Float64)" if dtype.is_numeric else "Nullable(String)"
+        is_float = dtype.is_numeric and all(map(_is_exact_float, values))
+        columns[name] = [None if value is None else float(value) if is_float else str(value) for value in values]
+        schema[name] = "Nullable(Float64)" if is_float else "Nullable(String)"
     return await create_object_from_value(columns, schema=schema)
 
 
@@ -54,10 +57,11 @@ def _statistic_column(name: str, dtype: DataType, statistic: str) -> Column | No
     return column.quantile(int(statistic.removesuffix("%")) / 100)
 
 
-def _summary_value(value: Any, dtype: DataType) -> object:
-    if value is None:
-        return None
-    return float(value) if dtype.is_numeric else str(value)
+def _is_exact_float(value: Any) -> bool:
+    """Whether a Float64 shows the same number; a Decimal such as 0.1 is shown the same."""
+    if isinstance(value, Decimal):
+        return Decimal(repr(float(value))) == value
+    return not isinstance(value, int) or int(float(value)) == value
 
 
 async def correlation_matrix(obj: Object) -> Object:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import Context, copy_context
 from inspect import isasyncgen, ismethod
@@ -43,6 +44,7 @@ from aaiclick.data.errors import DataTypeError
 from aaiclick.data.grouping import GroupBy
 from aaiclick.data.io.from_arrow import column_values
 from aaiclick.data.object import Object as _Object
+from aaiclick.data.progress import show_progress, shows_progress
 from aaiclick.errors import AaiclickError
 
 T = TypeVar("T")
@@ -73,9 +75,12 @@ class _LoopThread:
         context = self.contexts[-1] if self.contexts else None
 
         async def run_in_context() -> T:
+            shown = loop.create_task(_show_progress(), context=context) if context and shows_progress() else None
             try:
                 return await loop.create_task(coroutine, context=context)
             finally:
+                if shown is not None:
+                    shown.cancel()
                 finished.set()
 
         future = asyncio.run_coroutine_threadsafe(run_in_context(), loop)
@@ -94,6 +99,10 @@ class _LoopThread:
             return self._loop
 
 
+async def _show_progress() -> None:
+    await show_progress(_async.get_data_context())
+
+
 _loop = _LoopThread()
 
 
@@ -109,6 +118,9 @@ class Wrapped:
         if name.startswith("__") or name == "inner":
             raise AttributeError(name)
         return _wrap_result(getattr(self.inner, name))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self.inner), *super().__dir__()})
 
     def __repr__(self) -> str:
         return repr(self.inner)
@@ -163,9 +175,6 @@ class WrappedObject(Wrapped):
                 remedy="Aggregate them, or take a sample(…).",
             )
         return cast("Any", _loop.run(self.inner.to_pandas())).plot
-
-    def __dir__(self) -> list[str]:
-        return sorted({*dir(self.inner), *super().__dir__()})
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.inner.columns)
@@ -241,10 +250,11 @@ def _iterate_sync(stream: AsyncIterator[T]) -> Iterator[T]:
         _loop.run(cast("Any", stream).aclose())
 
 
-class DataContext:
+class SyncDataContext:
     """Synchronous DataContext: `with DataContext():`, or `open()` and `close()` in different cells of a notebook."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
+        named.setdefault("query_prefix", f"aai-sync-{uuid.uuid4().hex[:12]}")
         self.inner = _async.DataContext(*args, **named)
 
     def open(self) -> Self:
@@ -271,6 +281,7 @@ class DataContext:
         self.close()
 
 
+DataContext = SyncDataContext
 create_object_from_file = _make_sync(_async.create_object_from_file)
 create_object_from_query = _make_sync(_async.create_object_from_query)
 create_object_from_value = _make_sync(_async.create_object_from_value)

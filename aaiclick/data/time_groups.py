@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.compile.join_columns import hidden_name
 from aaiclick.data.compile.relation_nodes import Aggregate, Explode, Filter, Join, Project, Relation
 from aaiclick.data.errors import DataTypeError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from aaiclick.data.table_base import TableBase
 
 
+@check_methods
 class TimeGroupBy(GroupBy):
     """Rows of an Object grouped by intervals of a time column; `agg` aggregates them."""
 
@@ -42,6 +44,7 @@ class TimeGroupBy(GroupBy):
             )
         self._interval = parse_interval(every)
         self._time, self._fill = name, bool(fill)
+        self._is_date = owner.relation.schema[name].is_date
         bounds = [self._check_bound(bound, label) for bound, label in ((start, "start"), (end, "end"))]
         present: Any = owner._derive_object(Filter(owner.relation, _within(name, owner.relation, bounds)))  # pyright: ignore[reportPrivateUsage]
         self._bounds = [
@@ -53,7 +56,9 @@ class TimeGroupBy(GroupBy):
     def _check_bound(self, bound: object, label: str) -> date | None:
         if bound is not None and not isinstance(bound, date | datetime):
             raise DataTypeError(f"{label}= is {bound!r:.60}.", remedy="Use a date or a datetime.")
-        return bound
+        if bound is None or isinstance(bound, datetime) or self._is_date:
+            return bound
+        return datetime(bound.year, bound.month, bound.day)  # noqa: DTZ001
 
     def _truncate(self, node: ExpressionNode) -> ExpressionNode:
         return FunctionCall("truncate", (node,), (self._interval,))

@@ -255,6 +255,8 @@ def is_type(text: str) -> bool:
 
 def user_type(text: str | type) -> DataType:
     """Parse a type given by a user (`"Int64"`, `int`, `"Nullable(String)"`); raise DataTypeError if it is unknown."""
+    if not isinstance(text, str | type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DataTypeError(f"{text!r:.60} is not a type.", remedy='For example int, str or "Nullable(Int64)".')
     if isinstance(text, type):
         text = "DateTime64(6)" if text.__name__ == "datetime" else text.__name__
     dtype = parse_type(_ALIASES.get(text, text))
@@ -409,9 +411,11 @@ def integer_digits(dtype: DataType) -> int:
     return {8: 3, 16: 5, 32: 10, 64: 20}.get(dtype.bits, 39)
 
 
-def _temporal_supertype(left: DataType, right: DataType) -> DataType:
+def _temporal_supertype(left: DataType, right: DataType) -> DataType | None:
     if left.is_date and right.is_date:
         return DATE
+    if bool(zone_of(left)) != bool(zone_of(right)):
+        return None
     zone = next((z for z in (zone_of(left), zone_of(right)) if z), "")
     return datetime_type(max(precision_of(left), precision_of(right)), zone)
 

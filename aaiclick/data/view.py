@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from aaiclick.data.arguments import check_methods
+from aaiclick.data.awaitable import explain_await
 from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ConversionError, DataError, WhereError, check_integer
@@ -11,14 +13,14 @@ from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, bind_columns
 from aaiclick.data.expressions.where_parser import format_where, parse_where
 from aaiclick.data.object import Object
-from aaiclick.data.pending import explain_await
+from aaiclick.data.relational_methods import TableMethods
 from aaiclick.data.runtime.execute import is_table, strip_identity
 from aaiclick.data.runtime.tables import Table
-from aaiclick.data.table_methods import TableMethods
 
 REFERENCE_KEYS = {"object_type", "table_id", "offset", "limit", "where"}
 
 
+@check_methods
 class View(Object):
     """Rows `offset` to `offset + limit` of a table (or of its rows that match `where`), in order.
 

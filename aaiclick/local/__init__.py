@@ -12,7 +12,7 @@ started if they do not run. All processes with the same AAICLICK_HOME share one 
 - `clickhouse_config`: configuration and readiness check of ClickHouse
 - `clickhouse_server`: the ClickHouse child process
 
-Next: aaiclick.store.connections and aaiclick.data.runtime.clickhouse_client, which connect to the servers.
+Next: aaiclick.store.postgres_connections and aaiclick.data.runtime.clickhouse_client, which connect to the servers.
 """
 
 from __future__ import annotations

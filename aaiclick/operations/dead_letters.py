@@ -16,10 +16,10 @@ from aaiclick.operations.pagination import invalid_cursor, make_page, read_curso
 from aaiclick.operations.rows import from_row
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.engine import control, queries
-from aaiclick.store.engine.retry import BATCH_SIZE
+from aaiclick.store.engine.retry_and_redrive import BATCH_SIZE
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.READER, changes=False)
@@ -62,7 +62,7 @@ async def group_dead_letters(connection: Connection, actor: Actor) -> list[DeadL
             DeadLetterGroup,
             row,
             fingerprint=row["error_fingerprint"],
-            error=REDACTED_ERROR if row["untold"] else row["error"],
+            error=REDACTED_ERROR if row["hidden"] else row["error"],
         )
         for row in rows
     ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from aaiclick.operations.actor import Actor
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_LISTED_IDS = 1_000
 

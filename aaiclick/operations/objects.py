@@ -18,8 +18,8 @@ from aaiclick.operations.pagination import read_cursor, write_cursor
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.orchestration import table_audit
 from aaiclick.orchestration.table_audit import TableEntry
-from aaiclick.store.tables import literals, table_references
-from aaiclick.store.tables.literals import StoredLiteral
+from aaiclick.store.tables import literal_results, table_references
+from aaiclick.store.tables.literal_results import StoredLiteral
 
 
 @databases_operation(Permission.READER)
@@ -66,7 +66,9 @@ async def _list_registered(
             owner, actor.org_id, job_id=job_id, after=table_audit.stored_name(after, actor.org_id), limit=limit
         )
         if job_id is not None:
-            job_literals = await literals.list_job_literals(owner, job_id, actor.org_id, after=after, limit=limit)
+            job_literals = await literal_results.list_job_literals(
+                owner, job_id, actor.org_id, after=after, limit=limit
+            )
     entries = {entry.table_id: entry for entry in await _describe_literals(job_literals)}
     tables = [row for row in rows if row.table_name not in entries]  # a literal is registered before its table exists
     if tables:
@@ -135,7 +137,7 @@ async def _find_visible(databases: Databases, actor: Actor, table_id: str) -> St
     """The literal with this id, None if it is a table; raises ObjectNotFoundError if the actor may not see it."""
     async with databases.connect(as_owner=True) as owner:  # row-level security hides table references
         reader = await dataset_reader(owner, actor)
-        literal = await literals.find_literal(owner, table_id, actor.org_id)
+        literal = await literal_results.find_literal(owner, table_id, actor.org_id)
         if literal is None:
             is_hidden = bool(await hidden_tables(owner, reader, [table_id]))
         else:

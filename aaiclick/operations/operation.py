@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from aaiclick.operations.databases import Databases, begin_transaction
 from aaiclick.store.tenancy import audit
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,6 +84,11 @@ def databases_operation(
         return declared
 
     return declare
+
+
+def find_operation(resource: str, name: str) -> Any:
+    """Import the operation of an endpoint: it has the same name, in the module of the same name."""
+    return getattr(importlib.import_module(f"aaiclick.operations.{resource}"), name)
 
 
 async def write_audit(

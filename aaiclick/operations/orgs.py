@@ -16,7 +16,7 @@ from aaiclick.store.tenancy import orgs
 from aaiclick.store.tenancy.orgs import ClaimLimits, OrgRow
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.READER, changes=False)

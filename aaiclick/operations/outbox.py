@@ -14,7 +14,7 @@ from aaiclick.operations.rows import from_row
 from aaiclick.store.catalog import outbox
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_AUDITED_IDS = 100
 

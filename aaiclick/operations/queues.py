@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aaiclick.api.workers import LimitsRequest, Queue, RetryPolicyRequest, TaskType
+from aaiclick.api.workers import LimitsRequest, Queue, QueueScale, RetryPolicyRequest, TaskType
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
-from aaiclick.operations.rows import to_queue, to_task_type
+from aaiclick.operations.rows import from_row, to_queue, to_task_type
 from aaiclick.store.engine import pause, queries, task_types
 from aaiclick.store.tenancy.orgs import ClaimLimits
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
+
+MAX_WAITING = 10_000
+"""Bound of the waiting tasks that are counted for an autoscaler."""
 
 
 @operation(Permission.READER, changes=False)
 async def list_queues(connection: Connection, actor: Actor) -> list[Queue]:
     """List queues with the number of tasks in each state."""
     return [to_queue(row) for row in await queries.load_queue_depths(connection, actor.visible_org_id)]
+
+
+@operation(Permission.READER, changes=False)
+async def get_queue_scale(connection: Connection, actor: Actor, name: str) -> QueueScale:
+    """Return the load of a queue; 0 if there is none of this name."""
+    row = await queries.load_queue_scale(connection, actor.org_id, name, MAX_WAITING)
+    return from_row(QueueScale, row, tasks=row["waiting"] + row["running"])
 
 
 @operation(Permission.WRITER)

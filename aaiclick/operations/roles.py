@@ -14,7 +14,7 @@ from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.users import MembershipRow, RoleRow
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.READER, changes=False)

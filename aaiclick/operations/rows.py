@@ -12,7 +12,8 @@ from aaiclick.api.field_types import RetryPolicy
 from aaiclick.api.jobs import GroupProgress, Job
 from aaiclick.api.tasks import Attempt, Task, TaskDetail
 from aaiclick.api.workers import Queue, TaskType, Worker
-from aaiclick.catalog.task_summary import summarize_outputs
+from aaiclick.catalog.task_output_summary import summarize_outputs
+from aaiclick.orchestration.job_labels import split_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed")
+_HIDDEN_WORKER_FIELDS = ("hostname", "pid", "tasks_completed", "tasks_failed", "code_version")
 
 
 def from_row(model: type[Model], row: Row, **fields: object) -> Model:
@@ -33,14 +34,19 @@ def from_row(model: type[Model], row: Row, **fields: object) -> Model:
     return model(**{name: row[name] for name in model.model_fields if name not in fields}, **fields)
 
 
-def to_job(row: Row) -> Job:
+def to_job(row: Row, code_versions: list[str] | None = None) -> Job:
     trigger: dict[str, Any] = {} if row["trigger"] is None else json.loads(row["trigger"])
     is_scheduled = row["schedule_id"] is not None
+    tags, owner = split_labels({} if row["tags"] is None else json.loads(row["tags"]))
     return from_row(
         Job,
         row,
         schedule=trigger.get("schedule") if is_scheduled else None,
         nominal_at=trigger.get("nominal") if is_scheduled else None,
+        entrypoint=trigger.get("entrypoint"),
+        tags=tags,
+        owner=owner,
+        code_versions=code_versions,
     )
 
 

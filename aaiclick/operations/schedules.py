@@ -24,6 +24,7 @@ from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_text_cursor
 from aaiclick.operations.rows import from_row
+from aaiclick.orchestration.function_registry import check_registered_arguments
 from aaiclick.orchestration.schedule_spec import ScheduleSpec, nominal_times_of
 from aaiclick.orchestration.scheduled_runs import start_run
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule
@@ -33,7 +34,7 @@ from aaiclick.store.engine import schedules as store
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 SHOWN_TIMES = 5
 SHOWN_RUNS = 20
@@ -75,7 +76,8 @@ async def get_schedule(connection: Connection, actor: Actor, name: str) -> Sched
 @operation(Permission.WRITER)
 async def create_schedule(connection: Connection, actor: Actor, schedule: ScheduleRequest) -> Schedule:
     """Create a schedule, or replace the one of the same name if the request says so."""
-    row = await save_schedule(connection, actor.org_id, _to_new_schedule(schedule), replace=schedule.replace)
+    await _check_arguments(connection, actor, schedule)
+    row = await save_schedule(connection, actor.org_id, make_new_schedule(schedule), replace=schedule.replace)
     times = {"cron": schedule.cron, "every": schedule.every, "timezone": schedule.timezone}
     target = {"entrypoint": schedule.entrypoint, "item_type": schedule.item_type}
     detail = {key: value for key, value in (target | times).items() if value is not None}
@@ -152,7 +154,7 @@ async def sync_schedules(
 
     Schedules that it no longer declares are stopped and marked as missing.
     """
-    declared = [_to_new_schedule(schedule, declared_in=module) for schedule in schedules]
+    declared = [make_new_schedule(schedule, is_declared=True) for schedule in schedules]
     result = await sync_declared_schedules(connection, actor.org_id, module, declared, dry_run=dry_run)
     if not dry_run and (result.added or result.changed or result.missing):
         detail = {"added": len(result.added), "changed": len(result.changed), "missing": len(result.missing)}
@@ -177,6 +179,15 @@ async def _lock_runnable(connection: Connection, actor: Actor, name: str) -> asy
     return row
 
 
+async def _check_arguments(connection: Connection, actor: Actor, schedule: ScheduleRequest) -> None:
+    """Validate the arguments of a registered function; raises SubmitError."""
+    if schedule.entrypoint is not None:
+        nominal = "2026-01-01" if schedule.nominal_type == "date" else "2026-01-01T00:00:00+00:00"
+        sample = {} if schedule.nominal_parameter is None else {schedule.nominal_parameter: nominal}
+        entrypoint = schedule.entrypoint.replace(":", ".")
+        await check_registered_arguments(connection, actor.org_id, entrypoint, schedule.kwargs | sample)
+
+
 def _parse_nominal(text: str, row: asyncpg.Record) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
@@ -188,7 +199,8 @@ def _parse_nominal(text: str, row: asyncpg.Record) -> datetime:
         ) from None
 
 
-def _to_new_schedule(schedule: ScheduleRequest, declared_in: str | None = None) -> NewSchedule:
+def make_new_schedule(schedule: ScheduleRequest, *, is_declared: bool = False) -> NewSchedule:
+    """The schedule of a request; a declared one belongs to the module of its function."""
     spec = ScheduleSpec.parse(
         schedule.cron,
         schedule.every,
@@ -210,7 +222,7 @@ def _to_new_schedule(schedule: ScheduleRequest, declared_in: str | None = None) 
         schedule.nominal_parameter,
         schedule.nominal_type if schedule.nominal_parameter is not None else None,
         schedule.timeout_seconds,
-        entrypoint.rpartition(".")[0] if declared_in is not None and entrypoint is not None else None,
+        entrypoint.rpartition(".")[0] if is_declared and entrypoint is not None else None,
     )
 
 

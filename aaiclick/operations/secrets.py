@@ -16,7 +16,7 @@ from aaiclick.store.tenancy.secret_encryption import KeyRing
 from aaiclick.store.tenancy.secrets import ListedSecret
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.ADMIN, changes=False)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aaiclick.api.field_types import ChangedIdsResponse, Page, TaskState
-from aaiclick.api.tasks import CancelResponse, Task, TaskDetail, TaskLog, WaitReason
+from aaiclick.api.field_types import ChangedIdsResponse, CreatedIdsResponse, Page, TaskState, parse_fields
+from aaiclick.api.tasks import CancelResponse, EnqueueRequest, Task, TaskDetail, TaskLog, WaitReason
 from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
 from aaiclick.errors import ForbiddenError
 from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.log_files import log_path, read_part
 from aaiclick.operations.lookups import changed_ids, find_job, find_task
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
 from aaiclick.operations.rows import to_task, to_task_detail
-from aaiclick.operations.task_logs import log_path, read_part
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import control, queries
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
+
+
+@operation(Permission.WRITER)
+async def enqueue(connection: Connection, actor: Actor, items: Sequence[Mapping[str, object]]) -> CreatedIdsResponse:
+    """Enqueue items, all of them or none. An item with an existing idempotency key gets the id of that task."""
+    from aaiclick.operations.enqueue import ParsedItems, insert_items  # slow import: the Python API of jobs
+
+    request = parse_fields(EnqueueRequest, {"items": list(items)})
+    return await insert_items(connection, actor, ParsedItems(request.items))
 
 
 @operation(Permission.READER, changes=False)

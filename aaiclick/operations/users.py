@@ -13,7 +13,7 @@ from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.users import UserRow
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.ADMIN, changes=False)

@@ -10,7 +10,7 @@ from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.ui.dag_queries import list_user_roles
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def dataset_reader(connection: Connection, actor: Actor) -> Reader:

@@ -14,7 +14,7 @@ from aaiclick.operations.rows import to_worker
 from aaiclick.store.engine import queries, queue
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @operation(Permission.READER, changes=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 
-from aaiclick.data.io.annotations import Form, forms_of
+from aaiclick.data.io.argument_conversion import Form, forms_of
 from aaiclick.errors import EntrypointError
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from aaiclick.data import Object, View
-from aaiclick.data.io.annotations import read_object_as
+from aaiclick.data.io.argument_conversion import read_object_as
 from aaiclick.data.runtime.parallel_write import (
     Part,
     columns_from_json,

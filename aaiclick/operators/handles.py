@@ -11,7 +11,7 @@ from aaiclick.errors import SubmitError
 from aaiclick.operators.callbacks import chunk_parameters
 from aaiclick.orchestration import Task, get_current_context, get_task
 from aaiclick.orchestration.decorators import add_to_built_job
-from aaiclick.orchestration.handlers import entrypoint_of
+from aaiclick.orchestration.handler_registry import entrypoint_of
 from aaiclick.store.enums import DEFAULT_QUEUE, TaskStatus
 from aaiclick.store.task_options import TaskKeywords, TaskOptions
 

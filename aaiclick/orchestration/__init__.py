@@ -9,13 +9,20 @@ job = await create_job("nightly", load)
 Submit:
 
 - `decorators`: `@task` and `@job`: functions as steps and workflows
-- `function_check`: functions and options that decorators refuse
+- `decorator_checks`: functions and options that decorators refuse
 - `placeholder`: uses of a task that need its value
 - `parameters`: JSON Schema of a job's parameters, and validation of arguments
 - `parameter_schema`: JSON Schemas of parameters as text
-- `handlers`: registry of handlers by task type
+- `schema_validation`: validation of JSON values by a JSON Schema
+- `job_labels`: tags and owner of a job, and the call that submitted it
+- `named_jobs`: jobs that are started by the name of their function
+- `function_registry`: registration of `@job` functions by workers
+- `handler_registry`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
+- `failure_argument`: the final failure of a task, as an argument of other tasks
+- `compensation`: undoes the completed steps of a failed job
 - `waits`: tasks that wait for a time, an event or a job; sensors; events
+- `approvals`: tasks that wait for a person's decision
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
@@ -25,7 +32,10 @@ Submit:
 - `result_items`: items of a result that is a tuple
 - `typed_arguments`: arguments of types that JSON does not have
 - `argument_tables`: references to the tables of Objects that are passed to tasks
+- `job_call`: the call of a @job, which is submitted when it is awaited
 - `job_handle`: waits for a job, reads its result and logs
+- `sync`: jobs without `await`, for notebooks and scripts
+- `tested_results`: data tests of the rows that a task returns
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries
 
@@ -43,15 +53,18 @@ Claim, execute and complete:
 - `redaction`: redaction of secrets in logs and errors
 - `emit_event`: events of datasets, emitted by a running source
 - `lifecycle`: reference counting of tables in PostgreSQL
-- `literals`: small results, which are kept in PostgreSQL with their tasks
+- `literal_results`: small results, which are kept in PostgreSQL with their tasks
 
 Around tasks:
 
 - `loops`: background loops: leases, schedules, events, retention, cleanup
+- `notifications`: messages about incidents, and their delivery to channels
 - `schedule_spec`: times and policies of a schedule, and the parameter with the nominal time
 - `schedules`: creates schedules at run time, and those that modules declare
 - `scheduled_runs`: starts a run of a schedule
 - `background_coroutines`: background coroutines that restart on unexpected errors
+- `result_cache`: options and keys of cached results
+- `process_version`: version of the code of this process
 - `health`: `health_check()`: PostgreSQL, ClickHouse, workers and the queue
 - `table_audit`: compares tables in ClickHouse with references in PostgreSQL
 - `json_logging`: logs as one JSON object per line
@@ -83,13 +96,15 @@ from aaiclick.orchestration.api import (
     set_retry_policy,
     worker_heartbeat,
 )
+from aaiclick.orchestration.approvals import Decision, approval
 from aaiclick.orchestration.context import Context, OrchContext, get_current_context, get_orch_context_session
 from aaiclick.orchestration.decorators import job, task
 from aaiclick.orchestration.emit_event import emit_event
-from aaiclick.orchestration.failure_paths import Branch, TaskFailure
+from aaiclick.orchestration.failure_argument import TaskFailure
+from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.graph import Group, Job, Task
-from aaiclick.orchestration.handlers import handler
-from aaiclick.orchestration.literals import ContextLiterals
+from aaiclick.orchestration.handler_registry import handler
+from aaiclick.orchestration.literal_results import ContextLiterals
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.schedule_spec import NominalDate, NominalTime
@@ -107,6 +122,7 @@ register_literal_store(ContextLiterals())
 __all__ = [
     "Branch",
     "Context",
+    "Decision",
     "Dependency",
     "Group",
     "Health",
@@ -123,6 +139,7 @@ __all__ = [
     "Worker",
     "WorkerStatus",
     "add_task_to_job",
+    "approval",
     "cancel_job",
     "create_job",
     "create_task",

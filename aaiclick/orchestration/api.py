@@ -5,38 +5,45 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, cast
 
+from aaiclick.cron import parse_interval
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
-from aaiclick.orchestration.arguments import serialise_arguments
+from aaiclick.orchestration.arguments import await_jobs, check_argument, serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
-from aaiclick.orchestration.failure_paths import Handler, make_job_handlers
+from aaiclick.orchestration.decorator_checks import check_keyword_arguments
+from aaiclick.orchestration.failure_paths import Handler, has_compensation, make_job_handlers
 from aaiclick.orchestration.graph import Group, Job, Node, Task
-from aaiclick.orchestration.handlers import entrypoint_of
+from aaiclick.orchestration.handler_registry import entrypoint_of
+from aaiclick.orchestration.job_labels import check_labels, dump_labels
 from aaiclick.orchestration.models import JobStatus, Worker, WorkerStatus
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.orchestration.submit_plan import collect_unsubmitted, iter_slices, make_plan, table_arguments
+from aaiclick.orchestration.submit_plan import collect_unsubmitted, digest_plan, iter_slices, make_plan, table_arguments
+from aaiclick.orchestration.task_context import current_scope, refuse_repeated
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import control, queries, queue
-from aaiclick.store.engine.enqueue import enqueue_tasks, enqueue_with_tables
-from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
+from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.workers import renew_worker, unknown_worker
 from aaiclick.store.enums import Cancellation
+from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions, check_timeout
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 NAME_CHARACTERS = 1_000
+KEY_CHARACTERS = 200
 
 
 def create_task(
@@ -49,9 +56,13 @@ def create_task(
 ) -> Task:
     """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
     entrypoint = callback if isinstance(callback, str) else entrypoint_of(callback)
-    if kwargs and not isinstance(callback, str):
-        kwargs = to_plain_arguments(callback, kwargs)
-    return Task(entrypoint, kwargs, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
+    arguments: dict[str, object] = await_jobs(dict(kwargs or {}))
+    if arguments and not isinstance(callback, str):
+        check_keyword_arguments(callback, arguments)
+        arguments = to_plain_arguments(callback, arguments)
+    for argument, value in arguments.items() if isinstance(callback, str) else ():
+        check_argument(value, f"{entrypoint}(): argument {argument!r}")
+    return Task(entrypoint, arguments, name=name, group=group, options=DEFAULT_OPTIONS.change(options))
 
 
 async def create_job(
@@ -62,15 +73,43 @@ async def create_job(
     idempotency_key: str | None = None,
     finally_: Handler | None = None,
     on_failure: Handler | None = None,
+    tags: Mapping[str, str] | None = None,
+    owner: str | None = None,
 ) -> Job:
     """Submit a job: its entry (a task, several, a group, a function or its path) with all predecessors.
 
     An iterator of tasks may be larger than memory: it is read in slices within one transaction. Tasks may depend on
     earlier ones, and groups may grow across slices. `finally_` runs when all tasks have ended in any way, `on_failure`
-    if one of them has failed.
+    if one of them has failed. `tags` and `owner` are filters of job lists.
     """
+    return await submit_entry(
+        name, entry, finally_, on_failure, labels=check_labels(f"The job {name!r:.80}", tags, owner),
+        timeout_seconds=timeout_seconds, idempotency_key=idempotency_key,
+    )  # fmt: skip
+
+
+async def submit_entry(
+    name: str,
+    entry: Node | str | Callable[..., object] | Sequence[Node] | Iterator[Node],
+    finally_: Handler | None = None,
+    on_failure: Handler | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    timeout_seconds: float | None = None,
+    idempotency_key: str | None = None,
+    trigger: str | None = None,
+    policy: JobPolicy = DEFAULT_POLICY,
+    pinned_version: str | None = None,
+) -> Job:
+    """`create_job`, with the JSON text of what has started the job, and the version of the code that must run it."""
     _check_name(name)
+    refuse_repeated(f"submit the job {name!r}")
     check_timeout(f"The job {name!r}", timeout_seconds)
+    new_job = NewJob(
+        get_snowflake_id(), name, timeout_seconds=timeout_seconds or get_settings().job_default_timeout_seconds,
+        idempotency_key=idempotency_key, tags=dump_labels(labels or {}), trigger=trigger,
+        policy=policy, pinned_version=pinned_version,
+    )  # fmt: skip
     has_handlers = finally_ is not None or on_failure is not None
     if isinstance(entry, Iterator):
         if has_handlers:
@@ -78,17 +117,16 @@ async def create_job(
                 f"The job {name!r} is read from an iterator and has finally_ or on_failure.",
                 remedy="Give its tasks as a list: the handlers depend on all of them.",
             )
-        return await _create_by_slices(name, cast("Iterator[Node]", entry), timeout_seconds, idempotency_key)
+        return await _create_by_slices(_make_child(new_job, None), cast("Iterator[Node]", entry))
     nodes = _entry_nodes(entry)
     submitted = next((node for node in nodes if node.submitted), None)
     if submitted is not None:
         return await _find_submitted_job(submitted, name, idempotency_key)
-    if has_handlers:
+    if has_handlers or has_compensation(nodes):
         nodes = [*nodes, *make_job_handlers(nodes, finally_, on_failure)]
     collected = collect_unsubmitted(nodes)
     plan, names = make_plan(collected)
-    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
-    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+    new_job = _make_child(new_job, plan)
     async with (
         share_argument_tables(table_arguments(plan, collected)) as shared,
         current_or_new_context() as context,
@@ -103,7 +141,25 @@ async def create_job(
             shared.unshare_tables()
         row = await queries.get_job(connection, job_id)
     assert row is not None  # noqa: S101
+    if (scope := current_scope()) is not None:
+        scope.child_ids.add(job_id)
     return Job.from_row(row)
+
+
+def _make_child(job: NewJob, plan: Plan | None) -> NewJob:
+    """The new job; in a task, as a child of that task.
+
+    A retried attempt finds its children again by the key: the name, the arguments, and the number of equal calls.
+    """
+    scope = current_scope()
+    if scope is None:
+        return job
+    key = job.idempotency_key
+    if key is None and plan is not None:
+        digest = digest_plan(plan)
+        number = scope.child_calls[job.name, digest] = scope.child_calls.get((job.name, digest), 0) + 1
+        key = f"child {scope.lease.task_id} {digest} {number}"
+    return replace(job, org_id=scope.org_id, idempotency_key=key, parent=scope.lease)
 
 
 def _trace_submission(job: NewJob, tasks: int | None = None) -> None:
@@ -143,11 +199,7 @@ def _check_name(name: object) -> None:
         )
 
 
-async def _create_by_slices(
-    name: str, nodes: Iterator[Node], timeout_seconds: float | None, idempotency_key: str | None
-) -> Job:
-    timeout = timeout_seconds or get_settings().job_default_timeout_seconds
-    new_job = NewJob(get_snowflake_id(), name, timeout_seconds=timeout, idempotency_key=idempotency_key)
+async def _create_by_slices(new_job: NewJob, nodes: Iterator[Node]) -> Job:
     async with (
         AsyncExitStack() as shared_stack,
         current_or_new_context() as context,
@@ -198,12 +250,20 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and 0 <= value < 1 << 63
 
 
-async def list_jobs(status: JobStatus | str | None = None, *, limit: int = 100, before: int | None = None) -> list[Job]:
-    """Jobs, newest first; `before` (an id) continues where a page ended."""
+async def list_jobs(
+    status: JobStatus | str | None = None,
+    *,
+    tags: Mapping[str, str] | None = None,
+    owner: str | None = None,
+    limit: int = 100,
+    before: int | None = None,
+) -> list[Job]:
+    """Jobs, newest first, with all of the `tags` and this owner; `before` (an id) continues where a page ended."""
     async with current_or_new_context() as context, context.connection() as connection:
         rows = await queries.list_jobs(
             connection,
             status=None if status is None else JobStatus(status).value,
+            labels=check_labels("The filter", tags, owner),
             before=queries.LAST_ID if before is None else before,
             limit=limit,
         )
@@ -215,6 +275,7 @@ async def cancel_job(job_id: int) -> bool:
 
     After True the job can no longer become COMPLETED.
     """
+    refuse_repeated(f"cancel job {job_id}")
     async with current_or_new_context() as context, context.connection() as connection:
         return _is_id(job_id) and await control.cancel_job(connection, job_id) is not Cancellation.OVER
 
@@ -230,6 +291,7 @@ async def get_task(task_id: int) -> Task:
 
 async def retry_failed_tasks(job_id: int) -> list[int]:
     """Retry the failed tasks of a job; returns the ids of all tasks that run again, in order."""
+    refuse_repeated(f"retry job {job_id}")
     async with current_or_new_context() as context, context.connection() as connection:
         return sorted(await control.retry_failed_tasks(connection, job_id))
 
@@ -240,6 +302,7 @@ async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # no
     The type of a task is its entrypoint; that of a queue item is the first argument of `enqueue`. The policy applies
     from the next failure on, also to tasks that were submitted before.
     """
+    refuse_repeated(f"set the retry policy of {type!r}")
     async with current_or_new_context() as context, context.connection() as connection:
         await control.set_retry_policy(connection, type, None if policy is None else policy.to_json())
 
@@ -264,6 +327,7 @@ async def worker_heartbeat(worker_id: int) -> None:
 
 async def deregister_worker(worker_id: int) -> bool:
     """Stop a worker and release its tasks."""
+    refuse_repeated(f"stop worker {worker_id}")
     async with current_or_new_context() as context, context.connection() as connection:
         return await queue.deregister_worker(connection, worker_id)
 
@@ -279,14 +343,23 @@ async def enqueue(
     payload: Mapping[str, object] | None = None,
     *,
     idempotency_key: str | None = None,
+    debounce: str | None = None,
+    debounce_key: str = "",
+    debounce_merge: bool = False,
     connection: Connection | AsyncConnection | AsyncSession | None = None,
     **options: Unpack[TaskKeywords],
 ) -> int:
     """Put one item into a queue; returns its id, or that of the item that has its idempotency key.
 
-    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction.
+    With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction. With
+    `debounce` (an interval such as "30s") it waits that long; a later item with the same key replaces its payload, or
+    is merged into it, and starts the interval again.
     """
     payloads = [payload or {}]
+    if debounce is not None:
+        delay = parse_debounce(type, debounce, debounce_key, idempotency_key, is_merged=debounce_merge)
+        [item] = make_items(type, payloads, [None], DEFAULT_OPTIONS.change(options))
+        return await _enqueue_debounced(item, delay, connection)
     items = make_items(type, payloads, [idempotency_key], DEFAULT_OPTIONS.change(options))
     return (await _enqueue_items(items, payloads, connection))[0]
 
@@ -305,6 +378,34 @@ async def enqueue_many(
     return await _enqueue_items(items, payloads, connection)
 
 
+def parse_debounce(
+    item_type: str, interval: str, key: str, idempotency_key: str | None, *, is_merged: bool
+) -> Debounce:
+    """The debounce of an item; raises SubmitError or ScheduleError."""
+    if idempotency_key is not None:
+        raise SubmitError(f"An item of type {item_type!r} has debounce and idempotency_key.", remedy="Use one of them.")
+    if not key.isprintable() or len(key) > KEY_CHARACTERS:
+        raise SubmitError(
+            f"The debounce_key {key[:50]!a} cannot be stored.",
+            remedy=f"It has at most {KEY_CHARACTERS} printable characters.",
+        )
+    return Debounce(parse_interval(interval).total_seconds(), key, is_merged)
+
+
+async def _enqueue_debounced(
+    item: NewTask, debounce: Debounce, connection: Connection | AsyncConnection | AsyncSession | None
+) -> int:
+    if TABLE_ID_KEY in item.kwargs:
+        raise SubmitError(
+            f"An item of type {item.type!r} has debounce and an Object in its payload.",
+            remedy="Pass the name of a named Object.",
+        )
+    if connection is None:
+        async with current_or_new_context() as context, context.connection() as own_connection:
+            return await enqueue_debounced(own_connection, item, debounce)
+    return await enqueue_debounced(await _driver_connection(connection), item, debounce)
+
+
 def make_items(
     type: str,  # noqa: A002  (the column's name)
     payloads: Sequence[Mapping[str, object]],
@@ -313,6 +414,7 @@ def make_items(
 ) -> list[NewTask]:
     """Make queue items of one type from payloads and idempotency keys."""
     what = f"item of type {type!r}"
+    refuse_repeated(f"enqueue an {what}")
     options.check(f"An {what}")
     items: list[NewTask] = []
     for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True):

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.graph import Node, Task
+from aaiclick.orchestration.failure_argument import TaskFailure
+from aaiclick.orchestration.graph import Job, Node, Task
+from aaiclick.store.engine.leases import WAIT_ARGUMENT
 from aaiclick.store.engine.result_placeholders import TASK_RESULT
 
 T = TypeVar("T")
@@ -20,6 +22,7 @@ REFERENCES = ("object", "view")
 MAX_BYTES = 64 << 20
 
 FAILURE = "failure"
+WAIT_FOR_JOB = "aaiclick.orchestration.waits.run_wait_for_job"
 
 
 class FailureArgument:
@@ -33,6 +36,8 @@ def serialise_arguments(kwargs: Mapping[str, object], where: str) -> tuple[str, 
     """JSON text of `kwargs`, and the tasks that provide results for it; raises SubmitError with the key."""
     if not kwargs:
         return "{}", []
+    if WAIT_ARGUMENT in kwargs:
+        raise SubmitError(f"{where} has an argument {WAIT_ARGUMENT!r}.", remedy="Rename it: waits use this name.")
     required_tasks: list[Task] = []
     try:
         fields = {
@@ -49,6 +54,14 @@ def serialise_value(value: object, where: str) -> tuple[str, list[Task]]:
     required_tasks: list[Task] = []
     try:
         return _check_size(json.dumps(_encode_value(value, where, required_tasks)), where), required_tasks
+    except RecursionError:
+        raise _argument_error(where, "is nested too deeply, or contains itself") from None
+
+
+def check_argument(value: object, where: str) -> None:
+    """Raise SubmitError if a value, or one inside of it, cannot be an argument."""
+    try:
+        _encode_value(value, where, [])
     except RecursionError:
         raise _argument_error(where, "is nested too deeply, or contains itself") from None
 
@@ -74,6 +87,17 @@ def iter_instances(value: object, value_type: type[T]) -> Iterator[T]:
             yield from iter_instances(item, value_type)
 
 
+def await_jobs(value: Any) -> Any:
+    """The value with a task that waits for the result in place of each job, in nested lists and dicts."""
+    if next(iter_instances(value, Job), None) is None:
+        return value
+    if isinstance(value, Job):
+        return Task(WAIT_FOR_JOB, {"job_id": str(value.id)}, name=value.name)
+    if isinstance(value, dict):
+        return {key: await_jobs(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return [await_jobs(item) for item in cast("list[Any]", value)]
+
+
 def is_plain(items: Sequence[object]) -> bool:
     """Whether all items are scalars; a check of types is fast for lists of a million."""
     return set(map(type, items)) <= _SCALARS
@@ -97,6 +121,8 @@ def _encode_value(value: object, where: str, required_tasks: list[Task]) -> obje
             return {"object_type": TASK_RESULT, "task_id": str(value.id)}
         case FailureArgument():
             return {"object_type": FAILURE}
+        case TaskFailure():
+            return {"object_type": FAILURE} | value.to_json()
         case Node():
             raise _argument_error(where, f"is {value!r}: a group has no result")
         case list() | tuple():

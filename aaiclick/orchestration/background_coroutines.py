@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 PAUSE_SECONDS = 1.0
 
@@ -26,3 +26,14 @@ async def run_forever(
         except Exception:
             _logger.exception("%s failed unexpectedly; restarting.", function.__qualname__)
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def wait_for_any(*awaitables: asyncio.Task[int] | Coroutine[object, object, object]) -> None:
+    """Wait for the first of several tasks and coroutines; coroutines that have not finished are cancelled."""
+    own = [asyncio.create_task(item) for item in awaitables if not isinstance(item, asyncio.Task)]
+    tasks = [item for item in awaitables if isinstance(item, asyncio.Task)]
+    try:
+        await asyncio.wait([*own, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in own:
+            task.cancel()

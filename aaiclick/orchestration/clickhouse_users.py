@@ -44,7 +44,7 @@ from aaiclick.store.engine.workers import WorkerLiveness, check_liveness
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.store.connections import create_engine, create_pool, to_unreachable_error
+from aaiclick.store.postgres_connections import create_engine, create_pool, to_unreachable_error
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 class ConnectionPool:

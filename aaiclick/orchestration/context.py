@@ -15,9 +15,9 @@ from aaiclick.orchestration.argument_tables import share_argument_tables
 from aaiclick.orchestration.connection_pool import ConnectionPool
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan, table_arguments
-from aaiclick.orchestration.task_context import current_scope
+from aaiclick.orchestration.task_context import current_scope, refuse_repeated
 from aaiclick.settings import get_settings
-from aaiclick.store.engine.plan import Plan
+from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job
 from aaiclick.store.migrate import prepare_schema
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
     from aaiclick.orchestration.gateway.attempt import AttemptGateway
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 N = TypeVar("N", Task, Group)
 
@@ -101,6 +101,7 @@ class OrchContext:
         If a task adds to its own job, the new tasks start when that task has completed; if its attempt fails, they are
         removed.
         """
+        refuse_repeated("add tasks to a job")
         job = job_id if job_id is not None else self.job_id
         if job is None:
             raise SubmitError(

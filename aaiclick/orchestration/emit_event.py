@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aaiclick.errors import RequestError
-from aaiclick.orchestration.task_context import current_scope
+from aaiclick.orchestration.task_context import current_scope, refuse_repeated
 from aaiclick.store.enums import MAX_CURSOR_CHARACTERS
 
 RESERVED_CURSORS = ("ticket-", "event-")
@@ -16,6 +16,7 @@ async def emit_event(rows: object, *, cursor: str | int, output: str | None = No
     `cursor` identifies the update: emitting the same cursor again, in a retried attempt, has no effect. `rows` is
     anything that can become an Object; without rows nothing happens. `output` is required if there are several.
     """
+    refuse_repeated("emit an event")
     scope = current_scope()
     if scope is None or scope.emit is None:
         raise RequestError(

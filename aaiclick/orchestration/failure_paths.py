@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from dataclasses import replace
+from typing import TypeAlias, cast
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import FAILURE_ARGUMENT
+from aaiclick.orchestration.arguments import FAILURE_ARGUMENT, FailureArgument
+from aaiclick.orchestration.compensation import make_compensator
+from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.graph import Group, Node, Task
-from aaiclick.orchestration.handlers import entrypoint_of
+from aaiclick.orchestration.handler_registry import entrypoint_of
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
+from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.task_options import DEFAULT_OPTIONS, HANDLER_RULES, TaskOptions, When
 
 Handler: TypeAlias = Task | str | Callable[..., object]
@@ -102,34 +105,49 @@ def make_job_handlers(
     on_failure: Handler | None,
     arguments: Mapping[str, object] | None = None,
 ) -> list[Task]:
-    """Handlers of a whole job: they depend on all of its tasks, and the final task on the failure handler too."""
+    """Handlers of a whole job: they depend on all of its tasks, and the final task on the other handlers too."""
     handlers: list[Task] = []
+    if any(is_compensator(node) for node in nodes):  # the handlers of a @job were made by its function
+        return handlers
+    compensator = make_compensator([node for node in collect_unsubmitted(nodes) if isinstance(node, Task)])
     for handler, when in ((on_failure, "failed"), (finally_, "ended")):
         if handler is not None:
             task = make_handler(handler, cast("When", when), arguments)
             covered = [node for node in collect_unsubmitted(nodes) if isinstance(node, Task) and node is not task]
             task.depends_on(*covered, *handlers)
             handlers.append(task)
+        if when == "failed" and compensator is not None:
+            handlers.append(compensator)
     return handlers
+
+
+def has_compensation(nodes: Sequence[Node]) -> bool:
+    """Whether a task of a job is undone after a failure, and the handler for it is missing."""
+    tasks = [node for node in collect_unsubmitted(nodes) if isinstance(node, Task)]
+    return any(task.compensate is not None for task in tasks) and not any(map(is_compensator, tasks))
+
+
+def is_compensator(node: Node) -> bool:
+    return isinstance(node, Task) and node.entrypoint == COMPENSATOR
 
 
 def is_handler(task: Task) -> bool:
     return task.options.when in HANDLER_RULES
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFailure:
-    """The final failure of a task, as the argument of a failure handler or of a dependent of a non-critical task."""
-
-    task_id: int
-    type: str
-    status: str
-    attempt: int
-    error: str
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> TaskFailure | None:
-        """None for a final task that ran without a failure."""
-        if "task_id" not in fields:
-            return None
-        return cls(int(fields["task_id"]), *(fields[name] for name in ("type", "status", "attempt", "error")))
+def make_failure_tasks(
+    on_failure: Handler | None, finally_: Handler | None, arguments: Mapping[str, object], failure: TaskFailure | None
+) -> list[Task]:
+    """The handlers of a job of which the first task failed or was cancelled, as tasks that run one after the other."""
+    tasks: list[Task] = []
+    for handler in (None if failure is None else on_failure, finally_):
+        if handler is not None:
+            task = make_handler(handler, "failed", arguments)
+            task.kwargs = {
+                name: failure if isinstance(value, FailureArgument) else value for name, value in task.kwargs.items()
+            }
+            # Not critical: the job has failed already, and a failed handler does not stop the next one.
+            task.options = replace(task.options, when=None, critical=False)
+            task.depends_on(*tasks)
+            tasks.append(task)
+    return tasks

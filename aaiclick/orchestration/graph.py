@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 from uuid import UUID
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.placeholder import Placeholder
+from aaiclick.orchestration.placeholder import OwnField, Placeholder
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
 from aaiclick.store.select_metaclass import Selectable
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
+
+if TYPE_CHECKING:
+    from aaiclick.api.jobs import GroupProgress
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
@@ -85,11 +88,17 @@ class Node(metaclass=Selectable):
         return other
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, id={self.id})"
+        return f"{self.kind.capitalize()}({self.name!r}, id={self.id})"
 
 
 def _as_nodes(nodes: Node | Nodes) -> Nodes:
-    return [nodes] if isinstance(nodes, Node) else nodes
+    if isinstance(nodes, Node):
+        return [nodes]
+    if isinstance(nodes, list | tuple):
+        return cast("Nodes", nodes)
+    raise SubmitError(
+        f"A dependency cannot be declared on {nodes!r:.80}.", remedy="Tasks and Groups wait for Tasks and Groups."
+    )
 
 
 class Group(Node):
@@ -138,9 +147,9 @@ class Task(Placeholder, Node):
     """One call of a function, executed by a worker."""
 
     __slots__ = (
-        "attempt", "claimed_at", "completed_at", "created_at", "entrypoint", "error", "failures", "group", "group_id",
-        "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at", "status",
-        "type", "worker_id",
+        "attempt", "claimed_at", "compensate", "completed_at", "created_at", "entrypoint", "error", "failures", "group",
+        "group_id", "idempotency_key", "item_count", "kwargs", "log_path", "options", "org_id", "result", "started_at",
+        "status", "type", "worker_id",
     )  # fmt: skip
     kind = "task"
 
@@ -160,6 +169,8 @@ class Task(Placeholder, Node):
         self.kwargs: dict[str, Any] = dict(kwargs or {})
         self.options = options
         self.idempotency_key: str | None = None
+        self.compensate: Callable[..., object] | None = None
+        """Function that undoes the task if its job fails after it has completed."""
         self.item_count = 0
         """Number of items, if the function is annotated to return a tuple."""
         self.group: Group | None = None
@@ -190,6 +201,9 @@ class Task(Placeholder, Node):
             ]
         )
 
+    def _is_compared_as_task(self, other: object) -> bool:
+        return isinstance(other, Node)
+
     @classmethod
     def from_row(cls, row: Any) -> Task:
         """Task of a row of `tasks`; its kwargs and result stay serialised."""
@@ -205,6 +219,24 @@ class Task(Placeholder, Node):
         task.result = None if row["result"] is None else json.loads(row["result"])
         task.submitted = True
         return task
+
+
+class ResultTask(Task):
+    """Task of a call `load()`, which type checkers take for the returned value: its own fields are not readable yet."""
+
+    __slots__ = ()
+
+    def _is_compared_as_task(self, other: object) -> bool:  # noqa: ARG002
+        return False
+
+
+OWN_FIELDS = (
+    "id", "job_id", "name", "attempt", "claimed_at", "completed_at", "created_at", "error", "failures", "group",
+    "kwargs", "log_path", "result", "started_at", "status", "type", "worker_id",
+)  # fmt: skip
+for _name in OWN_FIELDS:  # of the instances: read from the class, they would be columns
+    _slot = next(vars(base)[_name] for base in Task.__mro__ if _name in vars(base))
+    setattr(ResultTask, _name, OwnField(_name, _slot))
 
 
 @dataclass(slots=True)
@@ -224,13 +256,15 @@ class Job(metaclass=Selectable):
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: str | None = None
+    parent_job_id: int | None = None
+    parent_task_id: int | None = None
 
     @classmethod
     def from_row(cls, row: Any) -> Job:
         return cls(
             row["id"], row["name"], JobStatus(row["status"]), row["org_id"], row["total_tasks"], row["open_tasks"],
             row["failed_tasks"], row["cancelled_tasks"], row["timeout_seconds"], row["created_at"], row["started_at"],
-            row["completed_at"], row["error"],
+            row["completed_at"], row["error"], row["parent_job_id"], row["parent_task_id"],
         )  # fmt: skip
 
     async def refresh(self) -> Job:
@@ -246,8 +280,9 @@ class Job(metaclass=Selectable):
     async def result(self, annotation: object = None, *, timeout_seconds: float | None = None) -> Any:
         """Wait for the job and return the result of its final task, or a list if it has several.
 
-        Values are Python values, or of the type `annotation` (`pandas.DataFrame`, a dataclass, …). Raises
-        JobFailedError if the job has failed or was cancelled.
+        Values are of the type `annotation` (`pandas.DataFrame`, a dataclass, …); by default of the types in the
+        annotation of the task's function, if this process has imported it, else of plain types. Raises JobFailedError
+        if the job has failed or was cancelled.
         """
         await _handle().wait_for_job(self, timeout_seconds)
         return await _handle().load_result(self, annotation)
@@ -256,9 +291,25 @@ class Job(metaclass=Selectable):
         """Output of the job's tasks so far."""
         return await _handle().read_logs(self)
 
+    async def progress(self) -> list[GroupProgress]:
+        """Numbers of tasks of each group; the group "" has the tasks without a group."""
+        return await _handle().load_progress(self)
+
     async def cancel(self) -> bool:
         """Cancel the job; False if it had ended before."""
         return await _handle().cancel(self)
+
+    def _repr_html_(self) -> str:
+        """The job as of its fields: a notebook cannot wait for the database while it shows a value."""
+        jobs = importlib.import_module("aaiclick.api.jobs")
+        completed = self.total_tasks - self.open_tasks - self.failed_tasks - self.cancelled_tasks
+        progress = jobs.GroupProgress(
+            group="", total=self.total_tasks, completed=completed, running=0, failed=self.failed_tasks,
+            cancelled=self.cancelled_tasks, rows=None, seconds=None,
+        )  # fmt: skip
+        return importlib.import_module("aaiclick.api.job_html").render_job(
+            self.name, self.id, self.status.value, self.error, [progress], self.started_at, self.completed_at
+        )
 
 
 def _handle() -> Any:

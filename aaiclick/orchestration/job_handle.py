@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from aaiclick.api.jobs import GroupProgress
 from aaiclick.errors import JobFailedError, NotFoundError
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.graph import Job
+from aaiclick.orchestration.retry_policy import PermanentError
+from aaiclick.orchestration.task_context import SuspendTask, TaskScope, current_scope, refuse_repeated
 from aaiclick.store.engine import control, queries
+from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, Wait
 from aaiclick.store.enums import Cancellation, JobStatus
 
 POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
-MAX_RESULTS = 1_000
 MAX_LOGS = 1_000
+PROGRESS_FIELDS = ("total", "completed", "running", "failed", "cancelled", "rows", "seconds")
 
 
 async def refresh_job(job: Job) -> None:
@@ -35,7 +40,13 @@ async def refresh_job(job: Job) -> None:
 
 
 async def wait_for_job(job: Job, timeout_seconds: float | None) -> None:
-    """Wait until a job has ended; raises TimeoutError."""
+    """Wait until a job has ended; raises TimeoutError. A task that waits for its child is suspended."""
+    scope = current_scope()
+    if scope is not None and job.parent_task_id == scope.lease.task_id:
+        await refresh_job(job)
+        if job.completed_at is None:
+            raise _suspend(scope, job, timeout_seconds)
+        return
     pause = POLL_SECONDS
     async with asyncio.timeout(timeout_seconds), current_or_new_context():
         await refresh_job(job)
@@ -45,24 +56,50 @@ async def wait_for_job(job: Job, timeout_seconds: float | None) -> None:
             await refresh_job(job)
 
 
+def _suspend(scope: TaskScope, job: Job, timeout_seconds: float | None) -> BaseException:
+    """What ends the attempt: a wait for the child, or the reason why it cannot wait (again)."""
+    awaited = (scope.wait_state or {}).get("job")
+    if awaited is not None and int(awaited["id"]) not in scope.child_ids:
+        return PermanentError(
+            f"The task waited for its child job {awaited['id']} and was called again, but has submitted others.",
+            remedy="A task that awaits a child is called from its start: submit the same jobs with the same arguments, "
+            "or return the job instead of awaiting it.",
+        )
+    if timeout_seconds is not None and scope.wait_state is not None and awaited is None:
+        return TimeoutError(f"Job {job.id} has not ended within {timeout_seconds:g} s.")
+    return SuspendTask(Wait("job", MAX_WAIT_SECONDS if timeout_seconds is None else timeout_seconds, job_id=job.id))
+
+
 async def load_result(job: Job, annotation: object) -> Any:
     """Result of a job that has ended: that of its final task, or a list if it has several."""
     if job.status is not JobStatus.COMPLETED:
         raise JobFailedError(
             f"Job {job.id} ({job.name}) is {job.status.value}: {job.error or 'it was cancelled.'}",
-            remedy="Its output is in `await job.logs()`.",
+            remedy=f"Its output: aaiclick logs {job.id}",
         )
     async with current_or_new_context() as context:
         async with context.connection() as connection:
-            rows = await queries.load_job_results(connection, job.id, MAX_RESULTS)
-        values = [await _read_result(row, annotation) for row in rows]
+            rows = await queries.load_job_results(connection, job.id)
+        values = [
+            await _read_result(row, _find_annotation(row["name"]) if annotation is None else annotation) for row in rows
+        ]
     return None if not values else values[0] if len(values) == 1 else values
+
+
+def _find_annotation(entrypoint: str) -> Any:
+    """Return annotation of a function, if it restores values and this process has imported its module; else None."""
+    from aaiclick.data.io.typed_values import find_adapter, return_annotation_of  # slow import
+
+    module, _, name = entrypoint.rpartition(".")
+    function = getattr(sys.modules.get(module), name, None)
+    annotation = return_annotation_of(getattr(function, "function", function)) if callable(function) else None
+    return None if find_adapter(annotation) is None else annotation
 
 
 async def _read_result(row: Any, annotation: Any) -> Any:
     # slow imports, only needed for results
     from aaiclick.data import DataContext, is_reference, open_reference
-    from aaiclick.data.io.annotations import convert_argument
+    from aaiclick.data.io.argument_conversion import convert_argument
     from aaiclick.data.io.literal_codec import EncodedLiteral
     from aaiclick.data.io.typed_values import restore_value
     from aaiclick.orchestration.worker.argument_binding import map_leaves
@@ -91,8 +128,16 @@ def _read_files(paths: list[tuple[str, Path]]) -> str:
     return "\n".join(f"--- {name}\n{text}" for name, text in texts)
 
 
+async def load_progress(job: Job) -> list[GroupProgress]:
+    """Progress of the groups of a job."""
+    async with current_or_new_context() as context, context.connection() as connection:
+        rows = await queries.load_job_progress(connection, job.id)
+    return [GroupProgress(**{"group": row["name"], **{name: row[name] for name in PROGRESS_FIELDS}}) for row in rows]
+
+
 async def cancel(job: Job) -> bool:
     """Cancel a job; False if it had ended before."""
+    refuse_repeated(f"cancel job {job.id}")
     async with current_or_new_context() as context, context.connection() as connection:
         outcome = await control.cancel_job(connection, job.id)
     await refresh_job(job)

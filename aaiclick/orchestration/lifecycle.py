@@ -21,17 +21,16 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-import asyncpg
-
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.runtime.lifecycle import LifecycleHandler
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.errors import AaiclickError, LeaseLost, UnreachableError
+from aaiclick.errors import AaiclickError, LeaseLost
 from aaiclick.local import postgres_endpoint
 from aaiclick.orchestration.gateway import GatewayConnection, PostgresGateway, WorkerGateway
 from aaiclick.orchestration.gateway.base import backoff_timeout
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine.leases import Lease
+from aaiclick.store.postgres_connections import OUTAGE_ERRORS
 from aaiclick.store.tables import table_references
 
 log = logging.getLogger(__name__)
@@ -41,20 +40,6 @@ PAUSE_SECONDS = 0.2
 ANSWER_SECONDS = 15.0
 STOP_SECONDS = 10.0
 """How long `stop` retries while PostgreSQL is unreachable."""
-
-OUTAGE_ERRORS = (
-    UnreachableError,
-    OSError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-)
-"""PostgreSQL restarts or is unreachable: the operations are retried. asyncpg raises InternalClientError if a connection
-ends in the middle of a statement.
-"""
 
 
 class _Action(Enum):
@@ -250,15 +235,17 @@ class AttemptTables(LifecycleHandler):
     `granted` tables (the attempt's arguments) are held by its task or job for longer than the attempt.
     """
 
+    # Defaults of the class: most attempts use no table, and one is created for each.
+    _counts: Counter[str] | None = None
+    _lock: threading.RLock | None = None
+    _sealed = False
+    granted: Collection[str] = ()
+    has_references = False
+    """Whether PostgreSQL has references of this attempt: then its outcome must release them."""
+
     def __init__(self, writer: PgLifecycleHandler, lease: Lease) -> None:
         self._writer = writer
         self._lease = lease
-        self._counts: Counter[str] | None = None
-        self._lock: threading.RLock | None = None
-        self._sealed = False
-        self.granted: Collection[str] = ()
-        self.has_references = False
-        """Whether PostgreSQL has references of this attempt: then its outcome must release them."""
 
     async def start(self) -> None:
         """No-op: the owner of the writer starts it."""

@@ -21,7 +21,7 @@ from pydantic import ValidationError as PydanticValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from aaiclick.errors import ScheduleError, SubmitError
-from aaiclick.orchestration.function_check import describe_call_error
+from aaiclick.orchestration.decorator_checks import describe_call_error
 from aaiclick.orchestration.graph import Node
 from aaiclick.orchestration.parameter_schema import describe_parameters
 from aaiclick.orchestration.schedule_spec import NominalMarker, NominalType

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import ModuleType
@@ -22,6 +22,7 @@ from aaiclick.orchestration.arguments import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.schedule_spec import NominalType, ScheduleKeywords, ScheduleSpec
+from aaiclick.orchestration.task_context import refuse_repeated
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.clock import read_clock
 from aaiclick.store.engine import schedules as store
@@ -33,7 +34,7 @@ from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 NAME_CHARACTERS = 200
 
@@ -110,11 +111,13 @@ async def schedule_item(
 
 async def unschedule(name: str) -> None:
     """Delete a schedule; its jobs continue. Raises NotFoundError."""
+    refuse_repeated(f"delete the schedule {name!r}")
     async with current_or_new_context() as context, context.connection() as connection:
         await store.delete_schedule(connection, DEFAULT_ORG_ID, name)
 
 
 async def _save_own(new: NewSchedule) -> str:
+    refuse_repeated(f"save the schedule {new.name!r}")
     async with current_or_new_context() as context, context.connection() as connection:
         return (await save_schedule(connection, DEFAULT_ORG_ID, new, replace=True))["name"]
 
@@ -233,16 +236,23 @@ def _iter_modules(module_name: str) -> Iterator[ModuleType]:
 
 
 async def sync_schedules(
-    connection: Connection, org_id: UUID, module: str, declared: Sequence[NewSchedule], *, dry_run: bool = False
+    connection: Connection,
+    org_id: UUID,
+    module: str,
+    declared: Sequence[NewSchedule],
+    *,
+    modules: Collection[str] | None = None,
+    dry_run: bool = False,
 ) -> SyncResult:
-    """Make the schedules of a module those that its code declares.
+    """Make the schedules of a module those that its code declares; with `modules` only those of these submodules.
 
     Schedules of jobs that are gone are stopped and marked as missing, not deleted. Schedules made at run time are not
     changed.
     """
     result: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "missing": []}
     async with failpoints.transaction(connection, "sync_schedules"):
-        existing = {row["name"]: row for row in await store.list_declared_schedules(connection, org_id, module)}
+        rows = await store.list_declared_schedules(connection, org_id, module)
+        existing = {row["name"]: row for row in rows if modules is None or row["declared_in"] in modules}
         for new in sorted(declared, key=lambda item: item.name):
             row = existing.pop(new.name, None)
             if row is None:

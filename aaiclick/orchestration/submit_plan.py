@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -9,9 +12,10 @@ from aaiclick.errors import SubmitError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
 from aaiclick.orchestration.graph import Group, Node, Task
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.task_options import DEFAULT_OPTIONS
 
+_ID, _TABLE = re.compile(r"\d{15,19}"), re.compile(r"\bt\d{15,19}\b")
 SLICE_SIZE = 10_000
 """Items per slice when a job is submitted from an iterator."""
 
@@ -97,3 +101,14 @@ def _make_new_task(task: Task) -> tuple[NewTask, list[Task]]:
     kwargs, required_tasks = serialise_arguments(task.kwargs, f"{task.name}()")
     new_task = NewTask(task.id, task.type, task.entrypoint, kwargs, task.group_id, task.idempotency_key, task.options)
     return new_task, required_tasks
+
+
+def digest_plan(plan: Plan) -> str:
+    """Digest of the functions, arguments and edges of a plan, without ids and tables, which each attempt creates."""
+    numbers = {str(node.id): str(number) for number, node in enumerate([*plan.tasks, *plan.groups])}
+    tasks = [
+        (task.entrypoint, _TABLE.sub("t", _ID.sub(lambda i: numbers.get(i[0], i[0]), task.kwargs)))
+        for task in plan.tasks
+    ]
+    edges = sorted((numbers.get(str(a), str(a)), numbers.get(str(b), str(b))) for a, b in plan.edges)
+    return hashlib.sha256(json.dumps([tasks, edges]).encode()).hexdigest()[:32]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.inspect import ObjectInfo, list_objects
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.endpoints import ClickHouseEndpoint
@@ -17,11 +17,11 @@ from aaiclick.orchestration.loops.sweeper import created_at_ms, find_orphans, te
 from aaiclick.orchestration.tenant_databases import tenant_endpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
-from aaiclick.store.tables.literals import StoredLiteral
+from aaiclick.store.tables.literal_results import StoredLiteral
 from aaiclick.store.tables.table_references import RegisteredTable
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 PAGE = 5_000
 
@@ -46,7 +46,7 @@ class TableEntry:
 
 
 async def list_tables(
-    connection: Connection, client: Client | None, *, org_id: UUID = DEFAULT_ORG_ID
+    connection: Connection, client: ClickHouseClient | None, *, org_id: UUID = DEFAULT_ORG_ID
 ) -> list[TableEntry]:
     """All tables of an organisation by name.
 
@@ -100,9 +100,9 @@ async def _iterate_objects(endpoint: ClickHouseEndpoint) -> AsyncGenerator[Objec
         after = infos[-1].table
 
 
-async def _org_clients(connection: Connection, client: Client) -> dict[UUID, Client | None]:
+async def _org_clients(connection: Connection, client: ClickHouseClient) -> dict[UUID, ClickHouseClient | None]:
     """Clients for the database of each organisation; None if it has references but no database."""
-    without_database: dict[UUID, Client | None] = dict.fromkeys(
+    without_database: dict[UUID, ClickHouseClient | None] = dict.fromkeys(
         await table_references.list_orgs_with_tables(connection)
     )
     return without_database | await tenant_clients(client)
@@ -177,7 +177,9 @@ class Inconsistency:
     finding: str
 
 
-async def find_inconsistencies(connection: Connection, client: Client, *, orphan_seconds: float) -> list[Inconsistency]:
+async def find_inconsistencies(
+    connection: Connection, client: ClickHouseClient, *, orphan_seconds: float
+) -> list[Inconsistency]:
     """Inconsistencies of all organisations. Attempts may refer to tables that they are about to create."""
     inconsistencies: list[Inconsistency] = []
     for org_id, org_client in (await _org_clients(connection, client)).items():
@@ -192,7 +194,7 @@ async def find_inconsistencies(connection: Connection, client: Client, *, orphan
     return inconsistencies
 
 
-async def forget_missing_names(connection: Connection, client: Client) -> int:
+async def forget_missing_names(connection: Connection, client: ClickHouseClient) -> int:
     """Delete names of tables that a context without PostgreSQL has dropped; returns how many."""
     count = 0
     for org_id, org_client in (await _org_clients(connection, client)).items():

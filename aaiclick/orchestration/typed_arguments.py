@@ -17,10 +17,11 @@ from aaiclick.data.io.typed_values import (
     typed_parameters,
 )
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import is_reference_value
+from aaiclick.orchestration.arguments import check_argument, is_reference_value
 from aaiclick.orchestration.graph import Node
 
-JSON_TYPES = frozenset({type(None), bool, int, float, str, list, tuple, dict})
+CONTAINERS = frozenset({list, tuple, dict})
+JSON_TYPES = frozenset({type(None), bool, int, float, str}) | CONTAINERS
 
 
 def to_plain_arguments(function: Callable[..., object], arguments: Mapping[str, object]) -> dict[str, object]:
@@ -31,6 +32,8 @@ def to_plain_arguments(function: Callable[..., object], arguments: Mapping[str, 
     for parameter, value in arguments.items():
         if parameter in typed:
             plain[parameter] = _to_plain_argument(value, typed[parameter], f"{name}(): argument {parameter!r}")
+        elif type(value) in CONTAINERS:
+            check_argument(value, f"{name}(): argument {parameter!r}")
         elif type(value) not in JSON_TYPES and not _is_leaf(value):
             _check_type(value, f"{name}(): argument {parameter!r}", parameter)
     return plain

@@ -20,7 +20,7 @@ from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.decorators import TaskFunction, add_to_built_job
 from aaiclick.orchestration.graph import Job, Task
 from aaiclick.orchestration.retry_policy import PermanentError
-from aaiclick.orchestration.task_context import JsonResult, current_scope
+from aaiclick.orchestration.task_context import JsonResult, current_scope, refuse_repeated
 from aaiclick.store.engine import waits
 from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, Wait
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -43,7 +43,7 @@ _REQUIRED = _Required()
 def sleep(seconds: float | Task) -> Any:
     """Task that completes after a time."""
     if not isinstance(seconds, Task):
-        _check_seconds("sleep()", seconds)
+        check_seconds("sleep()", seconds)
     return _make_wait("run_sleep", {"seconds": seconds})
 
 
@@ -82,9 +82,9 @@ def sensor(
 
     After `wait_seconds` in total it fails. It holds no slot between polls.
     """
-    _check_seconds("@sensor", poll_seconds)
+    check_seconds("@sensor", poll_seconds)
     deadline_seconds = MAX_WAIT_SECONDS if wait_seconds is None else wait_seconds
-    _check_seconds("@sensor", deadline_seconds)
+    check_seconds("@sensor", deadline_seconds)
     again = Wait("poll", poll_seconds, deadline_seconds=deadline_seconds)
 
     def decorate(function: Callable[P, R]) -> TaskFunction[P, R]:
@@ -115,7 +115,8 @@ async def send_event(
 
     Returns its id. `payload` is what they return: a JSON object.
     """
-    _check_seconds("send_event()", keep_seconds)
+    refuse_repeated(f"send the event {name!r}")
+    check_seconds("send_event()", keep_seconds)
     text, tasks = serialise_arguments(payload or {}, f"The event {name!r}")
     if tasks:
         raise SubmitError(f"The event {name!r} contains a task.", remedy="Send plain JSON values.")
@@ -126,24 +127,30 @@ async def send_event(
     return event_id
 
 
-def _make_wait(function: str, kwargs: dict[str, object]) -> Task:
-    task = Task(f"{__name__}.{function}", kwargs, name=function.removeprefix("run_"))
+def make_wait(entrypoint: str, kwargs: dict[str, object], name: str) -> Task:
+    """Make the task of a wait, as part of the job that is being built."""
+    task = Task(entrypoint, kwargs, name=name)
     add_to_built_job(task)
     return task
+
+
+def _make_wait(function: str, kwargs: dict[str, object]) -> Task:
+    return make_wait(f"{__name__}.{function}", kwargs, function.removeprefix("run_"))
 
 
 def _with_timeout(
     arguments: dict[str, object], timeout_seconds: float | None, default: Mapping[str, object] | _Required | None
 ) -> dict[str, object]:
     if timeout_seconds is not None:
-        _check_seconds("A wait", timeout_seconds)
+        check_seconds("A wait", timeout_seconds)
         arguments["timeout_seconds"] = timeout_seconds
     if not isinstance(default, _Required):
         arguments["default"] = None if default is None else dict(default)
     return arguments
 
 
-def _check_seconds(where: str, seconds: float) -> None:
+def check_seconds(where: str, seconds: float) -> None:
+    """Raise SubmitError for a wait that is too long."""
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         raise SubmitError(f"{where} has {seconds} s.", remedy=f"Give 0 to {MAX_WAIT_SECONDS:.0f} seconds (a year).")
 
@@ -202,3 +209,13 @@ async def run_wait_for_job(
     if all(isinstance(result, dict) for result in results) and len(results) == 1:
         return JsonResult(results[0])
     return results[0] if len(results) == 1 else results or None
+
+
+async def run_wait_for_turn(job_id: str | None, aaiclick_wait: Any = None) -> Wait | None:
+    """Wait for the end of an earlier job, whatever its outcome, before the other tasks of a limited job.
+
+    Without a job the turn has come.
+    """
+    if job_id is None or aaiclick_wait is not None:
+        return None
+    return Wait("job", MAX_WAIT_SECONDS, job_id=int(job_id))

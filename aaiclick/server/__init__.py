@@ -16,11 +16,12 @@ A request:
 - `middleware`: request ids, limits, access log, security headers, error responses
 - `routing`: declaration of routes; checks permissions before the body is parsed
 - `authentication`: bearer tokens: API keys and JWTs
-- `oidc`: verification of tokens of an OpenID Connect provider
+- `oidc_tokens`: verification of tokens of an OpenID Connect provider
 - `csrf`: CSRF checks by Origin and Sec-Fetch-Site
 - `request_body`: request bodies with limits of size, depth, time and memory
 - `routes`: API routes, one module per resource
 - `ui`: web UI
+- `mcp`: tools for AI assistants at `/mcp`
 - `idempotency`: performs a repeated request once, by its Idempotency-Key
 - `job_graph`: task graph of a job that was submitted as JSON
 - `query_limits`: limits of concurrent queries over datasets
@@ -42,7 +43,8 @@ Background:
 
 - `reconnect`: background work over a connection that is re-established after outages
 - `change_feed`: feed of job changes for server-sent events
-- `notifications`: notifier for workers that long-poll for work
+- `work_notifier`: notifier for workers that long-poll for work
+- `notification_sender`: notification sender, for installations where workers have no database
 - `event_router`: event router, for installations where workers have no database
 - `worker_clickhouse_users`: ClickHouse credentials of remote workers
 """

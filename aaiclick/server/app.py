@@ -18,6 +18,7 @@ from aaiclick.orchestration.loops import log_retention
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server import problems
 from aaiclick.server.app_state import AppState
+from aaiclick.server.mcp import McpTools
 from aaiclick.server.middleware import RequestMiddleware
 from aaiclick.server.problems import Problem
 from aaiclick.server.routes import ALL
@@ -43,6 +44,7 @@ found.
 def create_app(app_state: AppState) -> FastAPI:
     """Build the application; its lifespan starts and stops `app_state`."""
     ui_state = UiState(app_state)
+    mcp_tools = McpTools(app_state.settings.mcp_changes_per_hour)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -52,6 +54,7 @@ def create_app(app_state: AppState) -> FastAPI:
             app_state.change_feed.run,
             app_state.work_notifier.run,
             app_state.event_router.run,
+            app_state.notification_sender.run,
             app_state.worker_credentials.run,
             ui_state.history.run,
             compile_all,
@@ -68,6 +71,7 @@ def create_app(app_state: AppState) -> FastAPI:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+            mcp_tools.close()
             await app_state.stop()
             if (tracing := get_tracing()) is not None:
                 await asyncio.to_thread(tracing.close)
@@ -83,6 +87,7 @@ def create_app(app_state: AppState) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.app_state = app_state
+    app.state.mcp_tools = mcp_tools
     app.router.route_class = GuardedRoute
     for routes in ALL:
         routes.install(app)

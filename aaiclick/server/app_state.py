@@ -24,18 +24,19 @@ from aaiclick.server.change_feed import ChangeFeed
 from aaiclick.server.csrf import is_cross_site_change
 from aaiclick.server.event_router import ServerEventRouter
 from aaiclick.server.listen_address import is_loopback
-from aaiclick.server.notifications import WorkNotifier
+from aaiclick.server.notification_sender import ServerNotificationSender
 from aaiclick.server.query_limits import QueryLimiter
+from aaiclick.server.work_notifier import WorkNotifier
 from aaiclick.server.worker_clickhouse_users import WorkerCredentials
 from aaiclick.settings import Settings
-from aaiclick.store.connections import SERVICE_IDLE_TRANSACTION_SECONDS, create_pool
 from aaiclick.store.engine.workers import are_workers_of_org
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import SERVICE_IDLE_TRANSACTION_SECONDS, create_pool
 from aaiclick.store.tenancy.api_keys import SCOPES
 from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection, Pool
+    from aaiclick.store.postgres_connections import Connection, Pool
 
 API_CONNECTIONS = 16
 OWNER_CONNECTIONS = 8
@@ -58,6 +59,7 @@ class AppState:
         self.change_feed = ChangeFeed(postgres, self.closing)
         self.work_notifier = WorkNotifier(postgres, self.closing)
         self.event_router = ServerEventRouter(postgres)
+        self.notification_sender = ServerNotificationSender(postgres)
         self.queue_depths = QueryCache()
         self.health_cache = QueryCache(max_ttl_seconds=1.0)  # also after a check that timed out
         self._tenants: TenantDatabases | None = None

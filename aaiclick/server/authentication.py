@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aaiclick.operations.actor import Actor
-from aaiclick.server.oidc import OidcProvider
+from aaiclick.server.oidc_tokens import OidcProvider
 from aaiclick.server.problems import CredentialError
 from aaiclick.settings import Settings
 from aaiclick.store.tenancy.api_keys import KEY_SCHEME, verify_key
 from aaiclick.store.tenancy.users import find_user
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_TOKEN_CHARACTERS = 8_000
 

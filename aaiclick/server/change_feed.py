@@ -23,17 +23,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.server.reconnect import OUTAGE_ERRORS
 from aaiclick.server.sse import ServerSentEvent
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.queue import READY_CHANNEL
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger("aaiclick.server")
 
@@ -161,7 +160,7 @@ class ChangeFeed:
                     connection = await connect(self._endpoint)
                     await connection.add_listener(READY_CHANNEL, self._on_notification)
                 await self.poll(connection)
-            except OUTAGE_ERRORS as error:
+            except CONNECTION_ERRORS as error:
                 log.warning("change feed: PostgreSQL is unreachable (%s)", type(error).__name__)
                 if connection is not None:
                     connection.terminate()

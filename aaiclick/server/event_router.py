@@ -10,7 +10,7 @@ from aaiclick.orchestration.loops import event_router
 from aaiclick.server.reconnect import run_with_reconnect
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 class ServerEventRouter:

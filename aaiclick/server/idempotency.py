@@ -22,7 +22,7 @@ from aaiclick.server.routing import RequestContext
 from aaiclick.store.tenancy import idempotency
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 IdempotencyKey = Annotated[
     str | None,

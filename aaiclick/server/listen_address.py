@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
 
 from aaiclick.errors import SettingsError
 
 BACKLOG = 2_048
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Certificate chain and private key of the server, in PEM format."""
+
+    certificate: Path
+    key: Path
+
+    def check(self) -> None:
+        """Raise SettingsError unless the server can use the files."""
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
+        except (OSError, ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise SettingsError(
+                f"The server cannot use {self.certificate} with {self.key}: {reason}.",
+                remedy="--tls-cert is a PEM file with the certificate and its chain, --tls-key its unencrypted key.",
+            ) from None
 
 
 def open_socket(host: str, port: int, *, auth: bool) -> socket.socket:
@@ -27,9 +49,9 @@ def open_socket(host: str, port: int, *, auth: bool) -> socket.socket:
         ) from None
 
 
-def socket_url(opened: socket.socket) -> str:
+def socket_url(opened: socket.socket, scheme: str = "http") -> str:
     host, port = opened.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:

@@ -26,6 +26,7 @@ from aaiclick.errors import (
     AaiclickError,
     ConflictError,
     CycleError,
+    DeliveryError,
     EntrypointError,
     ForbiddenError,
     HomeError,
@@ -123,6 +124,7 @@ PROBLEM_TYPES: dict[type[AaiclickError], ProblemType] = {
     RepeatedKeyError: ProblemType(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
     ObjectExistsError: ProblemType(HTTPStatus.CONFLICT, "conflict"),
     SecretError: ProblemType(HTTPStatus.CONFLICT, "secret"),
+    DeliveryError: ProblemType(HTTPStatus.CONFLICT, "delivery"),
     LeaseLost: ProblemType(HTTPStatus.CONFLICT, "lease_lost"),
     TooLargeError: ProblemType(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large"),
     MediaTypeError: ProblemType(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "not_json"),
@@ -210,6 +212,12 @@ def translate_error(error: Exception) -> AaiclickError | None:
             return None
 
 
+def public_error(error: AaiclickError | None) -> AaiclickError:
+    """The error that a client may see; None is a defect of the server."""
+    problem_type = problem_type_of(error or AaiclickError(""))
+    return AaiclickError(_PUBLIC_DETAILS[problem_type.code]) if error is None or problem_type.secret else error
+
+
 def error_response(
     error: AaiclickError, request_id: str | None, errors: list[dict[str, str]] | None = None
 ) -> Response:
@@ -217,12 +225,13 @@ def error_response(
     problem_type = problem_type_of(error)
     if problem_type.secret:
         log.error("request %s: %s", request_id, error)
+    public = public_error(error)
     return problem_response(
         problem_type.status,
         problem_type.code,
-        _PUBLIC_DETAILS[problem_type.code] if problem_type.secret else error.what,
+        public.what,
         request_id,
-        remedy=None if problem_type.secret else error.remedy or None,
+        remedy=public.remedy or None,
         headers=problem_type.headers,
         errors=errors,
     )

@@ -7,18 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NoReturn
 
-import asyncpg
-
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.errors import AaiclickError
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger("aaiclick.server")
 
-OUTAGE_ERRORS = (AaiclickError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 RECONNECT_SECONDS = 1.0
 
 
@@ -36,7 +32,7 @@ async def run_with_reconnect(
                 if connection is None or connection.is_closed():
                     connection = await connect(endpoint)
                 await work(connection)
-            except OUTAGE_ERRORS as error:
+            except CONNECTION_ERRORS as error:
                 log.warning("%s: PostgreSQL is unreachable (%s)", what, type(error).__name__)
                 if connection is not None:
                     connection.terminate()  # its state is unknown: the next pass opens a new one

@@ -18,6 +18,7 @@ from aaiclick.orchestration.json_logging import make_json_handler
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
 from aaiclick.server.http_protocol import LimitedProtocol
+from aaiclick.server.listen_address import TlsFiles
 from aaiclick.settings import Settings
 
 GRACE_SECONDS = 10
@@ -27,7 +28,14 @@ NUMBER_DIGITS = 640
 """Maximum digits of an integer in JSON: parsing time grows with the square of its length."""
 
 
-async def serve(settings: Settings, postgres: PostgresEndpoint, opened: socket.socket, *, auth: bool = True) -> None:
+async def serve(
+    settings: Settings,
+    postgres: PostgresEndpoint,
+    opened: socket.socket,
+    *,
+    auth: bool = True,
+    tls: TlsFiles | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; running requests are finished, event streams are closed."""
     sys.set_int_max_str_digits(NUMBER_DIGITS)
     app_state = AppState(settings, postgres, auth=auth)
@@ -42,6 +50,8 @@ async def serve(settings: Settings, postgres: PostgresEndpoint, opened: socket.s
         ws="none",
         timeout_graceful_shutdown=GRACE_SECONDS,
         h11_max_incomplete_event_size=HEADERS_BYTES,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else str(tls.key),
     )
     server = StreamClosingServer(config, app_state)
     gc.collect()

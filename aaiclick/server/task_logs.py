@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from aaiclick.operations.task_logs import log_path, read_part
+from aaiclick.operations.log_files import log_path, read_part
 from aaiclick.server.sse import ServerSentEvent
 from aaiclick.settings import Settings
 

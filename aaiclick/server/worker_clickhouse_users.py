@@ -12,11 +12,11 @@ from uuid import UUID
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.orchestration.clickhouse_users import PASS_SECONDS, WorkerUsers
 from aaiclick.orchestration.tenant_databases import TenantDatabases
-from aaiclick.server.reconnect import OUTAGE_ERRORS
 from aaiclick.settings import Settings
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger("aaiclick.server")
 
@@ -59,7 +59,7 @@ class WorkerCredentials:
             try:
                 async with self._connect() as connection:
                     await (await self._get_users()).run_once(connection)
-            except OUTAGE_ERRORS as error:
+            except CONNECTION_ERRORS as error:
                 log.warning(
                     "worker credentials are not renewed: a database is unreachable or refuses (%s)",
                     type(error).__name__,
@@ -73,7 +73,7 @@ class WorkerCredentials:
             org_id, worker_id = await self._revoked.get()
             try:
                 await (await self._get_users()).drop_user(org_id, worker_id)
-            except OUTAGE_ERRORS as error:
+            except CONNECTION_ERRORS as error:
                 log.warning("a worker credential could not be dropped yet (%s)", type(error).__name__)
 
     async def _get_users(self) -> WorkerUsers:

@@ -1,10 +1,11 @@
 """Everything about PostgreSQL: models, migrations, connections, statements. No other package sends SQL to it.
 
-- `connections`: connections to PostgreSQL, and errors for users
+- `postgres_connections`: connections to PostgreSQL, and errors for users
 - `pooler`: support of connection poolers such as PgBouncer
 - `asyncpg_types`: array and enum types for asyncpg
 - `enums`: enums and constants of the schema
 - `json_types`: field types of values that are JSON outside of a process
+- `job_policy`: limits of the jobs of a function, from keyword arguments to the engine
 - `task_options`: options of a task, from keyword arguments to columns
 - `statements`: statements by name, parsed from `sql`
 - `sql`: files with the statements

@@ -26,8 +26,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
-from aaiclick.store.connections import check_server, create_engine
 from aaiclick.store.migrations import VERSION_TABLE, comment_digest_sql, newer_schema_error
+from aaiclick.store.postgres_connections import check_server, create_engine
 
 MIGRATION_LOCK_KEY = 0x6161_6963  # 'aaic'; an arbitrary constant
 LOCK_SECONDS = 60
@@ -94,7 +94,7 @@ async def _run_with_database(
                 async with engine.begin() as connection:
                     await _lock_schema(connection, endpoint)
                     return await connection.run_sync(_run_command, endpoint, run_command, any_revision)
-            except BusyError:
+            except LockedSchemaError:
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
@@ -102,7 +102,7 @@ async def _run_with_database(
         await engine.dispose()
 
 
-class BusyError(SchemaError):
+class LockedSchemaError(SchemaError):
     """A table lock was not available in time; nothing was changed."""
 
 
@@ -149,7 +149,7 @@ def _refusal_error(error: DBAPIError, endpoint: PostgresEndpoint) -> SchemaError
     cause = getattr(error.orig, "__cause__", None)
     message = str(cause or error.orig).strip().splitlines()[0]
     if isinstance(cause, asyncpg.LockNotAvailableError | asyncpg.DeadlockDetectedError):
-        return BusyError(
+        return LockedSchemaError(
             f"The schema of {endpoint} was not changed: a table was in use for {GIVE_UP_SECONDS:.0f} s.",
             remedy="Find the longest transaction and end it: SELECT pid, xact_start, query FROM pg_stat_activity "
             "ORDER BY xact_start; then run 'aaiclick migrate' again. Nothing was changed.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 ARRAY_TYPES = {
     1000: ("bool", 16), 1005: ("int2", 21), 1007: ("int4", 23), 1016: ("int8", 20), 1022: ("float8", 701),

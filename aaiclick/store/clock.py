@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def read_clock(connection: Connection, now: datetime | None = None) -> datetime:

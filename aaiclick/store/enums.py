@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 from uuid import UUID
 
 DEFAULT_ORG_ID = UUID("00000000-0000-4000-8000-000000000001")
@@ -16,6 +17,22 @@ RUNTIME_QUEUE = "runtime:"
 
 DISPATCHER_QUEUE = "runtime:dispatcher"
 """The exception: workers with a database of their own take these, those of a server do not."""
+
+VERSION_QUEUE = "runtime:version:"
+"""Prefix of queues of pinned tasks, followed by a version of the code and a queue: only workers with it claim them."""
+
+NOTIFICATION_QUEUE = "runtime:notifications"
+"""Deliveries of notifications; only the notification sender claims them."""
+
+IncidentRule = Literal[
+    "job_failed", "task_failed", "data_test_failed", "alert_raised", "deadline_missed", "source_dead",
+    "start_failed", "event_unroutable", "channel_failing",
+]  # fmt: skip
+Severity = Literal["info", "warning", "error", "critical"]
+"""From the lowest to the highest."""
+
+ChannelType = Literal["webhook", "slack", "teams", "pagerduty", "email"]
+NotificationEvent = Literal["opened", "escalated", "reminder", "closed"]
 
 
 class JobStatus(StrEnum):
@@ -130,3 +147,6 @@ its term.
 
 MAX_CURSOR_CHARACTERS = 500
 """Longest cursor of a dataset update."""
+
+WhenBusy = Literal["queue", "skip", "keep_newest", "cancel_running"]
+"""What a new job does while as many jobs of its name as allowed are unfinished."""

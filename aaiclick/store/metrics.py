@@ -12,7 +12,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_QUEUES = 100
 
@@ -29,6 +29,11 @@ class MetricRows:
     workers: list[asyncpg.Record]
     events: dict[str, int]
     """Events of the outbox by status."""
+    incidents: list[asyncpg.Record]
+    """Open incidents by severity."""
+    late_datasets: int = 0
+    blocked_tests: int = 0
+    overdue_jobs: int = 0
 
 
 async def load_metrics(connection: Connection, *, worker_timeout_seconds: float) -> MetricRows:
@@ -43,4 +48,8 @@ async def load_metrics(connection: Connection, *, worker_timeout_seconds: float)
             await connection.fetch(statement("count_ready_by_queue"), MAX_QUEUES),
             await connection.fetch(statement("list_worker_heartbeats"), worker_timeout_seconds),
             await count_events_by_status(connection),
+            await connection.fetch(statement("count_incidents_by_severity")),
+            await connection.fetchval(statement("count_late_datasets")),
+            await connection.fetchval(statement("count_blocked_tests")),
+            await connection.fetchval(statement("count_overdue_jobs")),
         )

@@ -14,14 +14,46 @@ import asyncpg
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError, UnauthorisedError
-from aaiclick.store.connections import connect
 from aaiclick.store.migrations import HEAD, VERSION_TABLE, check_digest, list_known_revisions, newer_schema_error
+from aaiclick.store.postgres_connections import connect
+from aaiclick.store.statements import statement
+
+MAX_NAMED_TABLES = 5
 
 
 async def upgrade_if_needed(endpoint: PostgresEndpoint) -> None:
-    """Upgrade the schema to this version's head; raises SchemaError if it is newer, or from another build."""
-    if await _get_checked_revision(endpoint) != HEAD:
+    """Upgrade the schema to this version's head.
+
+    Raises SchemaError if it is newer, from another build, or if the database belongs to another application.
+    """
+    revision = await _get_checked_revision(endpoint)
+    if revision is None and (tables := await _find_foreign_tables(endpoint)):
+        raise SchemaError(
+            f"{endpoint} contains tables of another application: {describe_tables(tables)}.",
+            remedy="Create a database for aaiclick and name it in AAICLICK_DATABASE_URL, or run 'aaiclick migrate', "
+            "which asks before it creates tables there.",
+        )
+    if revision != HEAD:
         await upgrade(endpoint)
+
+
+async def _find_foreign_tables(endpoint: PostgresEndpoint) -> list[str]:
+    """Tables and views of a database without a schema of aaiclick, at most a hundred.
+
+    The revision is read after them: another process may create the schema meanwhile.
+    """
+    connection = await connect(endpoint)
+    try:
+        rows = await connection.fetch(statement("list_schema_tables"), VERSION_TABLE)
+    finally:
+        await connection.close()
+    return [row["name"] for row in rows] if rows and await get_current_revision(endpoint) is None else []
+
+
+def describe_tables(names: Sequence[str]) -> str:
+    """The first names and the number of others."""
+    rest = len(names) - MAX_NAMED_TABLES
+    return ", ".join(names[:MAX_NAMED_TABLES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 async def require_current(endpoint: PostgresEndpoint) -> None:
@@ -92,12 +124,14 @@ async def check_schema(endpoint: PostgresEndpoint) -> None:
 
 
 def run_migrate_command(
-    argv: Sequence[str], find_endpoint: Callable[[], PostgresEndpoint], confirm: Callable[[PostgresEndpoint], None]
+    argv: Sequence[str],
+    find_endpoint: Callable[[], PostgresEndpoint],
+    confirm: Callable[[PostgresEndpoint, Sequence[str]], None],
 ) -> int:
     """Run `aaiclick migrate ARGV`, print its output and return the exit code.
 
     The endpoint is resolved (and the embedded server started) only by commands that need a database. `confirm` raises
-    unless tables may be dropped.
+    unless tables may be dropped, or created among tables of another application, which are its second argument.
     """
     try:
         arguments = _create_parser().parse_args(argv)
@@ -115,7 +149,11 @@ def run_migrate_command(
         case _:
             endpoint = find_endpoint()
             if arguments.command == "downgrade" and not arguments.yes:
-                confirm(endpoint)
+                confirm(endpoint, ())
+            if arguments.command in (None, "upgrade") and not arguments.yes:
+                foreign_tables = asyncio.run(_find_foreign_tables(endpoint))
+                if foreign_tables:
+                    confirm(endpoint, foreign_tables)
             asyncio.run(_run_online(arguments, endpoint))
     return 0
 
@@ -154,6 +192,7 @@ def _create_parser() -> argparse.ArgumentParser:
         prog="aaiclick migrate",
         description="Change the PostgreSQL schema. Without a command: upgrade to the newest revision.",
     )
+    parser.add_argument("--yes", action="store_true", help="do not ask before tables are created in a foreign database")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, help_text in (("upgrade", "go forward to a revision"), ("downgrade", "go back to a revision")):
         command = commands.add_parser(name, help=help_text)
@@ -161,8 +200,8 @@ def _create_parser() -> argparse.ArgumentParser:
         steps = "an id, head, base, or a number of steps such as +1 or -1"
         command.add_argument("revision", nargs=count, default=default, help=steps)
         command.add_argument("--sql", action="store_true", help="print the statements instead of running them")
-        if name == "downgrade":
-            command.add_argument("--yes", action="store_true", help="do not ask before tables are dropped")
+        what = "tables are dropped" if name == "downgrade" else "tables are created in a foreign database"
+        command.add_argument("--yes", action="store_true", default=argparse.SUPPRESS, help=f"do not ask before {what}")
     for name, help_text in (
         ("current", "show the revision of the database"),
         ("history", "list all revisions"),

@@ -19,7 +19,7 @@ from aaiclick.errors import UnreachableError, UnsupportedServerError
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 PROBE_SECONDS = 5.0
 MODE_CACHE_SECONDS = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -38,6 +39,9 @@ class TaskKeywords(TypedDict, total=False):
     concurrency_limit: int | None
     critical: bool
     when: When | None
+    repeatable: bool
+    rate: str | None
+    rate_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,12 @@ class TaskOptions:
     critical: bool = True
     when: When | None = None
     """None: "all"."""
+    repeatable: bool = False
+    """Without retries: whether an attempt that was interrupted may run again."""
+    rate: str | None = None
+    """Maximum number of claims of the key in a number of seconds: "100/60", from `parse_rate`."""
+    rate_key: str | None = None
+    """None: the type of the task."""
 
     def change(self, keywords: TaskKeywords) -> TaskOptions:
         """These options with others from keyword arguments; raises TypeError for unknown ones."""
@@ -78,6 +88,8 @@ class TaskOptions:
             changes["retry_policy"] = json.dumps(dict(policy))
         if changes.get("when") == "all":
             changes["when"] = None
+        if (rate := changes.get("rate")) is not None:
+            changes["rate"] = parse_rate(rate)
         return replace(self, **changes)
 
     def check(self, what: object) -> None:
@@ -97,6 +109,8 @@ class TaskOptions:
         check_timeout(what, self.timeout_seconds)
         if self.concurrency_limit is not None and not 1 <= self.concurrency_limit < 1 << 31:
             raise SubmitError(f"{what} has concurrency_limit {self.concurrency_limit}.", remedy="It is 1 or more.")
+        if self.rate_key is not None and self.rate is None:
+            raise SubmitError(f"{what} has a rate_key, but no rate.", remedy='Add a rate, as rate="100/m".')
 
     def values(self) -> tuple[object, ...]:
         """Values of OPTION_COLUMNS."""
@@ -110,12 +124,16 @@ class TaskOptions:
     @classmethod
     def from_json(cls, text: str) -> TaskOptions:
         """Options from the text of `to_json`."""
-        values: dict[str, Any] = json.loads(text)
+        return DEFAULT_OPTIONS.with_json(json.loads(text))
+
+    def with_json(self, fields: Mapping[str, Any]) -> TaskOptions:
+        """These options with the fields of `to_json`."""
+        values = dict(fields)
         if (policy := values.get("retry_policy")) is not None:
             values["retry_policy"] = json.dumps(policy)
         if (run_at := values.get("run_at")) is not None:
             values["run_at"] = datetime.fromisoformat(run_at)
-        return replace(DEFAULT_OPTIONS, **values)
+        return replace(self, **values)
 
     def to_json(self) -> dict[str, object]:
         """Options that differ from the default, as fields of a JSON object."""
@@ -138,6 +156,9 @@ OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "concurrency_key": ((str,), "text"),
     "concurrency_limit": ((int,), "a whole number"),
     "critical": ((bool,), "True or False"),
+    "repeatable": ((bool,), "True or False"),
+    "rate": ((str,), "a number and a period, as '100/m' or '5/10s'"),
+    "rate_key": ((str,), "text"),
 }
 """Types of the values of TaskKeywords, and their description."""
 
@@ -148,6 +169,24 @@ def _check_type(name: str, value: object) -> None:
     is_valid = isinstance(value, types) and (bool in types or not isinstance(value, bool))
     if value is not None and not is_valid and types != (object,):
         raise SubmitError(f"The option {name} has the value {value!r:.60}.", remedy=f"Give {description}.")
+
+
+_RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,5}(?:\.[0-9]{1,3})?)([smhd]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+MAX_RATE_SECONDS = 86_400.0
+
+
+def parse_rate(text: str) -> str:
+    """Normalise a rate: "100/m", "5/10s" and "5/10" become a number of tasks and of seconds, "100/60"."""
+    match = _RATE.fullmatch(text.replace(" ", ""))
+    if match is not None and any(match.groups()[1:]):
+        count, seconds = int(match[1]), float(match[2] or 1) * _SECONDS[match[3]]
+        if 1 <= count < 1 << 30 and 0.1 <= seconds <= MAX_RATE_SECONDS:
+            return f"{count}/{seconds:g}"
+    raise SubmitError(
+        f"The rate {text!r:.50} is not valid.",
+        remedy="Give a number of tasks and a period of 0.1 seconds to a day: '100/m', '5/10s', '1000/h'.",
+    )
 
 
 DEFAULT_OPTIONS = TaskOptions()

@@ -15,9 +15,9 @@ from aaiclick.chaos.load_clients import TASK_MODULE
 from aaiclick.chaos.run import check_databases
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import workers
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 
 
 class RunData:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from aaiclick.chaos.environment import ChaosEnvironment
-from aaiclick.chaos.fault_schedule import INTERVALS, Fault, make_schedule
+from aaiclick.chaos.fault_schedule import INTERVALS, ScheduledFault, make_schedule
 from aaiclick.chaos.faults import FaultInjector
 from aaiclick.chaos.run import stop_load
 from aaiclick.chaos.servers import Route, make_wrong_clock
@@ -140,7 +140,7 @@ async def test_network_fault_hits_used_routes():
     hits = Counter()
     for seed in range(200):
         messages = []
-        await FaultInjector(environment, messages.append).run([Fault(0.0, "network", seed)])
+        await FaultInjector(environment, messages.append).run([ScheduledFault(0.0, "network", seed)])
         hits[messages[0].split("between ")[1].split(" for")[0]] += 1
     assert set(hits) == {
         "client 1 and queue", "worker 1 and queue", "worker 1 and clickhouse", "worker 2 and queue",
@@ -196,7 +196,7 @@ class IdleInjector(FaultInjector):
 @pytest.mark.parametrize("can_mount", [True, False])
 async def test_disk_fault_without_mount_is_not_counted(can_mount):
     injector = IdleInjector([SimpleNamespace(alive=True, number=1, processes=list)], disk=can_mount)
-    await injector.run([Fault(0.0, "disk", 1)])
+    await injector.run([ScheduledFault(0.0, "disk", 1)])
     assert injector.counts == ({"disk": 1} if can_mount else {})
     assert injector.environment.skipped == (set() if can_mount else {"disk: no permission to mount a small disk"})
 
@@ -205,7 +205,7 @@ async def test_disk_fault_without_mount_is_not_counted(can_mount):
 async def test_fault_without_target_is_not_counted(fault_kind, monkeypatch):
     monkeypatch.setattr("aaiclick.chaos.faults.RETRY_SECONDS", 0)
     injector = IdleInjector()
-    await injector.run([Fault(0.0, fault_kind, 1)])
+    await injector.run([ScheduledFault(0.0, fault_kind, 1)])
     assert injector.counts == {}
     assert injector.messages == [f"   0.0 s  {fault_kind}: no worker was running"]
 
@@ -227,11 +227,11 @@ class Refused:
 
 async def test_unexpected_client_error_is_reported():
     environment = SimpleNamespace(clients=[Refused(waits=True), Refused(waits=False)])
-    load = asyncio.create_task(ChaosEnvironment.run_load(environment, 100))
+    load = asyncio.create_task(ChaosEnvironment.submit_all(environment, 100))
     await asyncio.wait([load], timeout=60)
     [message] = await stop_load(load)
     assert message.startswith("unexpected error of a client: NotFoundError: There is no job 7.")
-    waiting = asyncio.create_task(ChaosEnvironment.run_load(SimpleNamespace(clients=[Refused(waits=True)]), 100))
+    waiting = asyncio.create_task(ChaosEnvironment.submit_all(SimpleNamespace(clients=[Refused(waits=True)]), 100))
     await asyncio.sleep(0)
     assert await stop_load(waiting) == []
 

@@ -7,7 +7,7 @@ import pytest
 from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.dag_workload import DAG
 from aaiclick.chaos.source_states import SourceMonitor, find_wrong_states
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 
 TASK = """
     INSERT INTO tasks (id, type, definition_id, status, readiness, attempt, failures, worker_id, lease_token,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from aaiclick.store.postgres_connections import connect
+
 COMMANDS = (["up"], ["up", "--detach"], ["doctor"], ["migrate"])
 
 
@@ -126,7 +128,7 @@ def test_foreign_tables_in_the_database_are_reported(aaiclick, no_traceback, aai
             await connection.close()
 
         aaiclick_stack.run(crowd())
-        result = aaiclick("migrate", AAICLICK_DATABASE_URL=endpoint.dsn)
+        result = aaiclick("migrate", "--yes", AAICLICK_DATABASE_URL=endpoint.dsn)
         no_traceback(result, 1, "has other objects with names that aaiclick needs", "needs its own database")
     finally:
         aaiclick_stack.run(aaiclick_stack.run_sql("DROP DATABASE crowded WITH (FORCE)"))
@@ -177,11 +179,23 @@ def test_deleted_working_directory_is_not_reported_as_a_bug(tmp_path: Path, aaic
     assert "Traceback" not in done.stderr
 
 
-def test_downgrade_requires_confirmation(aaiclick, no_traceback, aaiclick_stack):
+async def _execute(endpoint, statement):
+    connection = await connect(endpoint)
+    await connection.execute(statement)
+    await connection.close()
+
+
+def test_foreign_databases_and_downgrades_require_confirmation(aaiclick, no_traceback, aaiclick_stack):
     aaiclick_stack.run(aaiclick_stack.run_sql("CREATE DATABASE downgraded"))
     try:
-        url = aaiclick_stack.connection.postgres_endpoint().with_database("downgraded").dsn
-        assert aaiclick("migrate", AAICLICK_DATABASE_URL=url).returncode == 0
+        endpoint = aaiclick_stack.connection.postgres_endpoint().with_database("downgraded")
+        url = endpoint.dsn
+        aaiclick_stack.run(_execute(endpoint, "CREATE TABLE shop_orders (id integer)"))
+        no_traceback(aaiclick("migrate", AAICLICK_DATABASE_URL=url), 1, "another application: shop_orders", "--yes")
+        no_traceback(
+            aaiclick("up", AAICLICK_DATABASE_URL=url), 1, "another application: shop_orders", "aaiclick migrate"
+        )
+        assert aaiclick("migrate", "--yes", AAICLICK_DATABASE_URL=url).returncode == 0
         result = aaiclick("migrate", "downgrade", "base", AAICLICK_DATABASE_URL=url)
         no_traceback(result, 1, "permanently deletes tables and rows", "--yes")
         assert "0001" in aaiclick("migrate", "current", AAICLICK_DATABASE_URL=url).stdout

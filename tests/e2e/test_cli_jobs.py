@@ -10,8 +10,8 @@ from datetime import datetime
 
 import pytest
 
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.workers import register_worker
+from aaiclick.store.postgres_connections import connect
 
 TASKS = """
 import asyncio
@@ -73,7 +73,9 @@ def test_run_waits_for_the_job(project):
     begun, ended = (datetime.fromisoformat(shown[name]) for name in ("started_at", "completed_at"))
     assert shown["took_seconds"] == (ended - begun).total_seconds()
     results = [{"name": "say", "value": "hello"}, {"name": "say", "value": "world"}]
-    assert job == {name: value for name, value in shown.items() if name != "groups"} | {"results": results}
+    assert job == {name: value for name, value in shown.items() if name not in ("groups", "children")} | {
+        "results": results
+    }
     [group] = shown["groups"]
     assert (group["group"], group["total"], group["completed"], group["rows"]) == ("", 2, 2, None)
 
@@ -183,7 +185,7 @@ def test_waiting_task_is_explained(project):
         (["run", "no_such_module.job"], 2, "cannot be imported"),
         (["run", "project.no_such_job"], 2, "Its jobs and tasks: say, fragile, greet, careful"),
         (["run", "project.greet", "--arg", "words"], 2, "write NAME=VALUE"),
-        (["run", "project.greet", "--arg", "wrods=[]"], 2, "Signature: greet(words: list[str])"),
+        (["run", "project.greet", "--arg", "wrods=[]"], 2, "Its signature is greet(words: list[str])"),
         (["run", "project"], 2, "Add the function"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -42,10 +43,44 @@ def stopping() -> None:
 def broken() -> None:
     divide(load())
 
+@job
+async def loading(count: int = 1) -> None:
+    await asyncio.sleep(0)
+    for _ in range(count):
+        load()
+
+@task(retries=0)
+async def change_things(change: str) -> None:
+    from aaiclick.data import create_object_from_value
+    from aaiclick.orchestration import emit_event, enqueue
+
+    if change == "submit":
+        await loading()
+    elif change == "enqueue":
+        await enqueue("item")
+    elif change == "emit":
+        await emit_event([1], cursor=1)
+    else:
+        await create_object_from_value([1], name="kept", replace=True)
+
+@job
+def changing() -> None:
+    for change in ("submit", "enqueue", "emit", "name"):
+        change_things(change)
+
 def test_stopping() -> None:
     done = run_job_test(asyncio.run(stopping()))
     assert done.status == "COMPLETED", done.error
+
+def test_broken() -> None:
+    assert run_job_test(asyncio.run(broken())).status == "COMPLETED"
+
+if __name__ == "__main__":
+    import test_project
+    test_project.test_stopping()
+    print("1 passed")
 """
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_project.py", "-k")
 SECONDS = 60.0
 
 
@@ -107,19 +142,65 @@ def test_breakpoint_stops_a_debugged_run(project):
     assert terminal.wait() == 0
 
 
-def test_breakpoint_stops_a_test_of_a_job(project):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_project.py"]
-    terminal = Terminal(
+def start_python(project, *arguments):
+    command = [sys.executable, *arguments]
+    return Terminal(
         lambda stream: subprocess.Popen(
             command, env=project.environment, cwd=project.cwd, stdin=stream, stdout=stream, stderr=stream
         )
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(*PYTEST, "stopping"), (*PYTEST, "stopping", "-s"), ("test_project.py",)],
+    ids=["pytest", "pytest -s", "script"],
+)
+def test_breakpoint_stops_run_job_test(project, arguments):
+    terminal = start_python(project, *arguments)
     terminal.expect("(Pdb) ")
     terminal.send("p 10 * total")
     terminal.expect("60")
     terminal.send("c")
     terminal.expect("1 passed")
     assert terminal.wait() == 0
+
+
+def test_pytest_with_pdb_stops_inside_the_failed_task(project):
+    terminal = start_python(project, *PYTEST, "broken", "--pdb")
+    terminal.expect("(Pdb) ")
+    terminal.send("p rows, empty")
+    terminal.expect("([1, 2, 3], 0)")
+    terminal.send("q")
+    terminal.expect("(Pdb) ")  # of pytest itself, at the assertion
+    terminal.send("q")
+    terminal.expect("1 failed")
+    assert terminal.wait() != 0
+
+
+def test_breakpoint_stops_a_repeated_task(project):
+    ran = project("run", "test_project.add", "--arg", "rows=[1,2,3]", "--arg", "stops=false", "-o", "json")
+    (row,) = json.loads(project("tasks", "ls", json.loads(ran.stdout)["id"], "-o", "json").stdout)
+    code = (Path(project.cwd) / "test_project.py").read_text()
+    (Path(project.cwd) / "test_project.py").write_text(code.replace("if stops:", "if True:"))
+    terminal = Terminal.of_command(project, "tasks", "debug", row["id"])
+    terminal.expect("(Pdb) ")
+    terminal.send("p 10 * total")
+    terminal.expect("60")
+    terminal.send("c")
+    terminal.expect("Result: 6")
+    assert terminal.wait() == 0
+
+
+def test_repeated_task_changes_nothing(project):
+    ran = project("run", "test_project.changing", "--no-wait", "-o", "json")
+    rows = json.loads(project("tasks", "ls", json.loads(ran.stdout)["id"], "-o", "json").stdout)
+    refused = {"submit the job", "enqueue an item", "emit an event", "change the named Object"}
+    for row in rows:
+        shown = project("tasks", "debug", row["id"])
+        assert shown.returncode != 0
+        refused = {text for text in refused if text not in shown.stderr}
+    assert not refused
 
 
 def test_failed_task_is_repeated_in_the_debugger(project):
@@ -138,8 +219,17 @@ def test_failed_task_is_repeated_in_the_debugger(project):
     assert project("tasks", "show", failed["id"], "-o", "json").stdout == before
 
 
-def test_repeated_task_prints_its_result(project):
-    ran = project("run", "test_project.load", "-o", "json")
+def test_repeated_task_of_an_async_job_prints_its_result(project):
+    ran = project("run", "test_project.loading", "-o", "json")
+    assert json.loads(ran.stdout)["results"] == [{"name": "load", "value": [1, 2, 3]}], ran.stderr
     (row,) = json.loads(project("tasks", "ls", json.loads(ran.stdout)["id"], "-o", "json").stdout)
     shown = project("tasks", "debug", row["id"])
     assert (shown.returncode, shown.stdout) == (0, "Result: [1, 2, 3]\n")
+
+
+def test_all_results_of_a_job_are_printed(project):
+    ran = project("run", "test_project.loading", "--count", "25", "-o", "json")
+    assert [result["value"] for result in json.loads(ran.stdout)["results"]] == [[1, 2, 3]] * 25, ran.stderr
+    printed = project("run", "test_project.loading", "--count", "25").stdout
+    assert printed.count("load: [1, 2, 3]") == 20
+    assert "… and 5 more results" in printed

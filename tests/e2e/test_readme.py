@@ -9,8 +9,9 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def write_examples(directory: Path) -> None:
-    examples = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README.read_text(), re.DOTALL)
-    assert [name for name, _ in examples] == ["trips.py", "test_trips.py"]
+    text = README.read_text() + (README.parent / "docs" / "testing.md").read_text()
+    examples = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.DOTALL)
+    assert [name for name, _ in examples] == ["trips.py", "test_trips.py", "test_more.py"]
     for name, code in examples:
         (directory / name).write_text(code)
 
@@ -18,7 +19,7 @@ def write_examples(directory: Path) -> None:
 def test_readme_test_passes(pytester):
     write_examples(pytester.path)
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\npythonpath = .")
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=4)
 
 
 def test_readme_job_runs(started, tmp_path, aaiclick_postgres, aaiclick_clickhouse):

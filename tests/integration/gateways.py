@@ -24,8 +24,8 @@ from aaiclick.server.analysis_pool import AnalysisPool
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy.api_keys import create_key
 
 GATEWAY_KINDS = ("direct", "server")
@@ -33,7 +33,8 @@ GATEWAY_KINDS = ("direct", "server")
 AFTER_CLAIM = "the code under test runs after the claim and is the same for both gateways"
 ONE_ORGANISATION = "an HTTP worker belongs to one organisation: isolation is tested with the server"
 ONE_REQUEST = "over HTTP this commit is part of a request with its own failpoint"
-REASONS = (AFTER_CLAIM, ONE_ORGANISATION, ONE_REQUEST)
+NO_CHILDREN = "an HTTP worker has no access to the database: its tasks submit no jobs"
+REASONS = (AFTER_CLAIM, ONE_ORGANISATION, ONE_REQUEST, NO_CHILDREN)
 
 
 def postgres_only(reason: str) -> pytest.MarkDecorator:

@@ -17,12 +17,21 @@ import pytest
 
 from tests.mutations import Mutation
 from tests.mutations.engine import ENGINE_MUTATIONS
+from tests.mutations.flow import FLOW_MUTATIONS
 from tests.mutations.guards import GUARD_MUTATIONS
+from tests.mutations.incidents import INCIDENT_MUTATIONS
 from tests.mutations.literals import LITERAL_MUTATIONS
 from tests.mutations.requests import REQUEST_MUTATIONS
 
 ROOT = Path(__file__).parent.parent.parent
-MUTATIONS = (*ENGINE_MUTATIONS, *GUARD_MUTATIONS, *LITERAL_MUTATIONS, *REQUEST_MUTATIONS)
+MUTATIONS = (
+    *ENGINE_MUTATIONS,
+    *FLOW_MUTATIONS,
+    *GUARD_MUTATIONS,
+    *INCIDENT_MUTATIONS,
+    *LITERAL_MUTATIONS,
+    *REQUEST_MUTATIONS,
+)
 TIMEOUT_BANNER = "+ Timeout +"
 """What pytest-timeout prints when it ends the process of a test that does not end."""
 

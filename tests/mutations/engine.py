@@ -10,6 +10,8 @@ SECRETS = "tests/integration/catalog/test_secrets_run.py"
 FOREIGN = "tests/integration/runtimes/test_external_parquet.py"
 CLEANUP = "tests/integration/lifecycle/test_cleanup.py"
 ENDING = "tests/integration/catalog/test_crash_recovery.py::test_repeated_completion_writes_effects_once"
+SCHEMA = "aaiclick/store/migrations/versions/0001_initial.sql"
+LINKED_FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token\n          AND t.job_id = ANY (eligible)"
 FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token"
 END = """\
         async with failpoints.transaction(connection, "end"):
@@ -43,6 +45,15 @@ ENGINE_MUTATIONS = (
         (f"{ENGINE}/test_acknowledge.py",),
     ),
     Mutation(
+        "the fence in `complete_linked_tasks`", SCHEMA, LINKED_FENCE, "AND t.job_id = ANY (eligible)",
+        (f"{ENGINE}/test_acknowledge.py",),
+    ),
+    Mutation(
+        "the graph lock of `complete_linked_tasks`", SCHEMA,
+        "PERFORM pg_advisory_xact_lock_shared(j.id) FROM unnest(eligible) AS j (id);", "",
+        (f"{ENGINE}/test_interleavings.py",),
+    ),
+    Mutation(
         "the fence in `fail_tasks`", f"{SQL}/fail_tasks.sql", FENCE, "AND t.lease_token IS NOT NULL",
         (f"{ENGINE}/test_acknowledge.py", f"{ENGINE}/test_leases.py"),
     ),
@@ -60,8 +71,8 @@ ENGINE_MUTATIONS = (
     ),
     Mutation(
         "the fence of additions, `lock_lease`", f"{SQL}/leases.sql",
-        "cancelled FROM tasks\nWHERE id = $1 AND attempt = $2 AND lease_token = $3",
-        "cancelled FROM tasks\nWHERE id = $1 AND ($2::int, $3::uuid) IS NOT NULL", (f"{ENGINE}/test_leases.py",),
+        "cancelled, queue FROM tasks\nWHERE id = $1 AND attempt = $2 AND lease_token = $3",
+        "cancelled, queue FROM tasks\nWHERE id = $1 AND ($2::int, $3::uuid) IS NOT NULL", (f"{ENGINE}/test_leases.py",),
     ),
     Mutation(
         "SKIP LOCKED in `claim_tasks`", f"{SQL}/claim_tasks.sql", "LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED",
@@ -96,7 +107,8 @@ ENGINE_MUTATIONS = (
         "FOR UPDATE SKIP LOCKED", "", (f"{CLEANUP}::test_reference_to_a_table_being_marked_waits_and_is_refused",),
     ),
     Mutation(
-        "the events of a completion", "aaiclick/store/catalog/runs.py", "return await emit_events(connection, events)",
+        "the events of a completion", "aaiclick/store/catalog/definition_runs.py",
+        "return await emit_events(connection, events)",
         "return await emit_events(connection, [])", (ENDING,),
     ),
     Mutation(
@@ -172,12 +184,12 @@ ENGINE_MUTATIONS = (
         "name, host]", (f"{SECRETS}::test_a_row_copied_from_another_organisation_cannot_be_decrypted",),
     ),
     Mutation(
-        "secrets: the host of each request", "aaiclick/catalog/execution/http_fetch.py",
+        "secrets: the host of each request", "aaiclick/catalog/execution/http_fetch_operator.py",
         "            _check_hosts(request.url, hosts)\n", "",
         (f"{SECRETS}::test_a_bound_secret_is_sent_to_its_host_only",),
     ),
     Mutation(
-        "secrets: headers and body of one origin", "aaiclick/catalog/execution/http_fetch.py",
+        "secrets: headers and body of one origin", "aaiclick/catalog/execution/http_fetch_operator.py",
         "if _get_origin(target) == _get_origin(request.url):", "if True:",
         (f"{SECRETS}::test_headers_and_body_of_one_origin_are_not_sent_to_another",),
     ),
@@ -197,7 +209,7 @@ ENGINE_MUTATIONS = (
         (f"{SECRETS}::test_definition_of_another_organisation_is_not_found",),
     ),
     Mutation(
-        "secrets: types in queries are types", "aaiclick/catalog/execution/definition_task.py",
+        "secrets: types in queries are types", "aaiclick/catalog/execution/output_writer.py",
         "if wrong is not None:", "if False:",
         (f"{SECRETS}::test_invalid_type_reaches_no_query",),
     ),

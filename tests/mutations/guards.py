@@ -9,7 +9,7 @@ INITIAL_SQL = "aaiclick/store/migrations/versions/0001_initial.sql"
 RESOLVER = "aaiclick/orchestration/worker/entrypoints.py"
 OWN_CODE = "aaiclick/orchestration/worker/user_code.py"
 OUTAGES = "aaiclick/orchestration/worker/outages.py"
-FAILED_ATTEMPTS = "aaiclick/orchestration/worker/outcomes.py"
+FAILED_ATTEMPTS = "aaiclick/orchestration/worker/failure_outcomes.py"
 PUBLISHING = "aaiclick/orchestration/worker/result_publishing.py"
 LOGS = "aaiclick/orchestration/worker/logs.py"
 ROUTER = "aaiclick/store/catalog/event_routing.py"
@@ -26,6 +26,8 @@ METRICS = "tests/integration/server/test_metrics.py"
 MAINTENANCE = "tests/integration/engine/test_maintenance.py"
 STOP = "tests/unit/worker/test_supervisor.py"
 REFERENCES = "tests/integration/lifecycle/test_table_references.py"
+GATE = "aaiclick/catalog/execution/data_test_gate.py"
+DATA_TESTS = "tests/integration/catalog/test_data_tests.py"
 HEALTH = "tests/integration/server/test_health.py::test_health_check_names_the_failing_check"
 
 ADMITS = """\
@@ -154,8 +156,8 @@ GUARD_MUTATIONS = (
     # Uncharged ends
     Mutation(
         "releases: the limit of uncharged ends, `fail_tasks`", f"{SQL}/fail_tasks.sql",
-        "WHEN r.exhausted OR (g.charged",
-        "WHEN (g.charged", (f"{RELEASES}::test_uncharged_ends_for_more_than_a_day_make_a_dead_letter",),
+        "WHEN r.exhausted OR (c.charged",
+        "WHEN (c.charged", (f"{RELEASES}::test_uncharged_ends_for_more_than_a_day_make_a_dead_letter",),
     ),
     Mutation(
         "releases: the time that uncharged ends must span", f"{SQL}/fail_tasks.sql",
@@ -168,8 +170,8 @@ GUARD_MUTATIONS = (
         (f"{RELEASES}::test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter",),
     ),
     Mutation(
-        "releases: the number of releases", f"{SQL}/leases.sql", "AND r.times >= $2::int",
-        "AND r.times >= 0 * $2::int",
+        "releases: the number of releases", f"{SQL}/leases.sql", "(r.times >= $2::int",
+        "(r.times >= 0 * $2::int",
         (f"{RELEASES}::test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter",),
     ),
     Mutation(
@@ -228,6 +230,11 @@ GUARD_MUTATIONS = (
         "cancel: the request in `complete_tasks`", f"{SQL}/complete_tasks.sql",
         "num_nonnulls(t.group_id, t.concurrency_key, t.cancel_requested_at)",
         "num_nonnulls(t.group_id, t.concurrency_key)", (CANCELLED,),
+    ),
+    Mutation(
+        "cancel: the request in `complete_linked_tasks`", "aaiclick/store/migrations/versions/0001_initial.sql",
+        "num_nonnulls(t.group_id, t.concurrency_key, t.added_by, t.cancel_requested_at)",
+        "num_nonnulls(t.group_id, t.concurrency_key, t.added_by)", (CANCELLED,),
     ),
     Mutation(
         "cancel: the request in `finish_tasks`", f"{SQL}/finish_tasks.sql",
@@ -338,6 +345,36 @@ GUARD_MUTATIONS = (
         "sources: the trigger waits for no lock", INITIAL_SQL,
         "WHERE f.id = source_id FOR NO KEY UPDATE SKIP LOCKED;", "WHERE f.id = source_id FOR NO KEY UPDATE;",
         (f"{SOURCES}::test_claim_does_not_wait_for_definition_lock",),
+    ),
+    # Data tests
+    Mutation(
+        "data tests: rows that fail a blocking test are not published", GATE,
+        "            if blocked:\n", "            if False:\n",
+        (f"{DATA_TESTS}::test_failed_test_blocks_the_update_and_fails_the_task_at_once",),
+    ),
+    Mutation(
+        "data tests: rows of other updates are read", GATE,
+        'remaining = self._remaining_select(staged) if self._reads_remaining() else ""', 'remaining = ""',
+        (f"{DATA_TESTS}::test_appended_rows_are_tested_against_the_rows_that_stay",),
+    ),
+    Mutation(
+        "data tests: run again after concurrent publications", GATE,
+        "self.location.publishes if self._reads_remaining() else None", "None",
+        (f"{DATA_TESTS}::test_rows_published_during_the_tests_are_tested_too",),
+    ),
+    Mutation(
+        "data tests: run again after a publication that was not counted", "aaiclick/store/catalog/definition_runs.py",
+        'if intent["table"] is not None and intent["lease"] != lease.token:', "if False:",
+        (f"{DATA_TESTS}::test_rows_of_an_uncounted_publication_are_tested_too",),
+    ),
+    Mutation(
+        "data tests: an announced publication is awaited", "aaiclick/store/catalog/definition_runs.py",
+        'if intent["live"]:', "if False:", (f"{DATA_TESTS}::test_announced_publication_is_awaited_or_settled",),
+    ),
+    Mutation(
+        "data tests: staged rows of a dead attempt are dropped", "aaiclick/store/catalog/definition_runs.py",
+        'await drop_table(intent["table"])', "pass",
+        (f"{DATA_TESTS}::test_announced_publication_is_awaited_or_settled",),
     ),
     # Health, metrics, logs
     Mutation(

@@ -7,7 +7,7 @@ from tests.mutations import Mutation
 SQL = "aaiclick/store/sql"
 DATA = "tests/integration/data/test_literals.py"
 LIFECYCLE = "tests/integration/lifecycle/test_literals.py"
-FOREIGN = "tests/unit/data/test_foreign_arrow.py"
+FOREIGN = "tests/unit/data/test_untrusted_arrow.py"
 
 LITERAL_MUTATIONS = (
     Mutation(
@@ -29,18 +29,18 @@ LITERAL_MUTATIONS = (
         (f"{DATA}::test_statements_of_an_earlier_caller_change_nothing",),
     ),
     Mutation(
-        "literals: no compressed Arrow of other processes", "aaiclick/data/io/foreign_arrow.py",
+        "literals: no compressed Arrow of other processes", "aaiclick/data/io/untrusted_arrow.py",
         'raise _invalid_error("it is compressed")', "pass",
         (f"{FOREIGN}::test_a_compressed_stream_is_refused_before_it_is_expanded",),
     ),
     Mutation(
-        "literals: no Arrow rows without bytes", "aaiclick/data/io/foreign_arrow.py",
+        "literals: no Arrow rows without bytes", "aaiclick/data/io/untrusted_arrow.py",
         "if table.num_rows > MAX_ROWS_PER_BYTE * len(data):", "if False:",
         (f"{FOREIGN}::test_rows_without_bytes_are_refused",),
     ),
     Mutation(
         "additions: a durable commit, `lock_lease`", f"{SQL}/leases.sql",
-        "cancel_requested_at IS NOT NULL AS cancelled FROM tasks\nWHERE id = $1",
+        "cancel_requested_at IS NOT NULL AS cancelled, queue FROM tasks\nWHERE id = $1",
         "set_config('synchronous_commit', 'off', true) FROM tasks\nWHERE id = $1",
         ("tests/integration/engine/test_dynamic_tasks.py::test_additions_are_durable_before_the_attempt_continues",),
     ),

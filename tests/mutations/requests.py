@@ -10,7 +10,7 @@ CHILD = "aaiclick/server/analysis_process.py"
 PARSE = "aaiclick/catalog/queries/select_parser.py"
 LINEAGE = "aaiclick/catalog/queries/column_lineage.py"
 FORMATS = "aaiclick/data/io/formats.py"
-FETCHING = "aaiclick/catalog/execution/http_fetch.py"
+FETCHING = "aaiclick/catalog/execution/http_fetch_operator.py"
 SSRF = "aaiclick/data/io/ssrf.py"
 POOLER = "aaiclick/store/pooler.py"
 MIGRATE = "aaiclick/store/migrate.py"
@@ -134,11 +134,12 @@ REQUEST_MUTATIONS = (
         ("tests/unit/catalog/test_http_fetch.py::test_declared_parquet_size_over_limit_is_refused",),
     ),
     Mutation(
-        "addresses: S3 without an endpoint", "aaiclick/data/io/s3.py", "allow_private or bool(access.endpoint)", "True",
+        "addresses: S3 without an endpoint", "aaiclick/data/io/s3_client.py",
+        "allow_private or bool(access.endpoint)", "True",
         ("tests/integration/data/test_s3.py::test_private_address_requires_an_explicit_endpoint",),
     ),
     Mutation(
-        "addresses: the endpoint of S3 is a URL", "aaiclick/data/io/s3.py",
+        "addresses: the endpoint of S3 is a URL", "aaiclick/data/io/s3_client.py",
         "            check_url(self.endpoint, allow_private=True)\n", "            pass\n",
         ("tests/unit/data/test_s3.py",),
     ),
@@ -170,6 +171,6 @@ REQUEST_MUTATIONS = (
     ),
     Mutation(
         "schema: a downgrade asks first", MIGRATE, 'if arguments.command == "downgrade" and not arguments.yes:',
-        "if False:", ("tests/e2e/test_cli_errors.py::test_downgrade_requires_confirmation",),
+        "if False:", ("tests/e2e/test_cli_errors.py::test_foreign_databases_and_downgrades_require_confirmation",),
     ),
 )  # fmt: skip

@@ -10,13 +10,13 @@ from aaiclick.data import errors as data_errors
 from aaiclick.errors import AaiclickError
 
 EXIT_CODES = {
-    1: """AaiclickError SchemaError ConflictError SecretError LeaseLost DeployError DataError StaleObjectError
-        ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
-        IngestError QueryError UserCodeError JobFailedError""",
+    1: """AaiclickError SchemaError ConflictError SecretError DeliveryError LeaseLost DeployError DataError
+        StaleObjectError ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
+        IngestError QueryError DataTestError UserCodeError JobFailedError""",
     2: """SettingsError HomeError EntrypointError SubmitError PlaceholderError PlaceholderAttributeError
         CycleError LimitError ScheduleError RequestError
         CatalogError AnalysisLimitError DagError OperatorError DatasetError QueryRefusedError LineageError
-        NoContextError NotAwaitedError WhereError ForbiddenAddressError""",
+        NoContextError NotAwaitedError ProtectedError WhereError ForbiddenAddressError""",
     3: "NotFoundError UnknownTableError ObjectNotFoundError",
     4: "UnauthorisedError ForbiddenError",
     5: "StackError UnreachableError UnansweredError UnsupportedServerError",

@@ -38,7 +38,21 @@ def test_names_imported_from_aaiclick_exist(path):
 
 CLICKHOUSE = ("clickhouse_connect", "pyarrow", "sqlglot")
 SLOW_LIBRARIES = {
-    "aaiclick.cli.run, aaiclick.cli.worker, aaiclick.orchestration": (*CLICKHOUSE, "sqlalchemy", "fastapi"),
+    "aaiclick.cli.main, aaiclick.cli.run": (
+        *CLICKHOUSE,
+        "sqlalchemy",
+        "fastapi",
+        "asyncpg",
+        "pydantic",
+        "aaiclick.orchestration",
+    ),
+    "aaiclick.cli.run_job, aaiclick.cli.worker, aaiclick.orchestration": (*CLICKHOUSE, "sqlalchemy", "fastapi"),
+    "aaiclick.cli.dag, aaiclick.cli.datasets, aaiclick.cli.jobs": (
+        *CLICKHOUSE,
+        "sqlalchemy",
+        "fastapi",
+        "aaiclick.orchestration",
+    ),
     "aaiclick.server.analysis_process": ("aaiclick.orchestration", "asyncpg", "pyarrow"),
 }
 

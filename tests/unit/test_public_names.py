@@ -6,7 +6,8 @@ import pytest
 
 PUBLIC = {
     "aaiclick": ["__version__"],
-    "aaiclick.client": ["AsyncClient", "Client"],
+    "aaiclick.catalog": ["dataset", "sql_dataset"],
+    "aaiclick.client": ["AsyncClient", "AsyncJobHandle", "Client", "JobHandle"],
     "aaiclick.local": [
         "clickhouse_endpoint",
         "close_stack_connections",
@@ -21,6 +22,7 @@ PUBLIC = {
     "aaiclick.orchestration": [
         "Branch",
         "Context",
+        "Decision",
         "Dependency",
         "Group",
         "Health",
@@ -37,6 +39,7 @@ PUBLIC = {
         "Worker",
         "WorkerStatus",
         "add_task_to_job",
+        "approval",
         "cancel_job",
         "create_job",
         "create_task",

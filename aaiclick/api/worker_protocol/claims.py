@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, RequestModel
-from aaiclick.api.worker_protocol.field_types import LeaseSeconds, LeasesRequest, Queues, WaitSeconds
+from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Name, RequestModel
+from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeaseSeconds, LeasesRequest, Queues, WaitSeconds
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.store.engine.leases import Claim, Lease
@@ -27,6 +27,12 @@ class ClaimRequest(ClaimOptions):
     wait_seconds: WaitSeconds = Field(default=0.0, description="How long to wait if no task is ready")
 
 
+class FetchRequest(LeaseRequest):
+    """The lease of a task, and the version of the code that will run it if its worker has registered without one."""
+
+    code_version: Name | None = None
+
+
 class ExchangeRequest(ClaimOptions):
     """Outcomes of attempts, and a claim."""
 
@@ -35,7 +41,7 @@ class ExchangeRequest(ClaimOptions):
     released: Annotated[list[Lease], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
 
 
-class ClickHouseAccess(BaseModel):
+class ClickHouseAccess(ApiModel):
     """ClickHouse database and user for the Objects of the organisation, or why there are none."""
 
     clickhouse: ClickHouseEndpoint | None = Field(
@@ -66,7 +72,7 @@ class FetchResponse(ClickHouseAccess):
     lease_seconds: float = Field(description="Lifetime of the lease after each heartbeat")
 
 
-class StartResponse(BaseModel):
+class StartResponse(ApiModel):
     """Tasks with a valid lease."""
 
     ids: list[SnowflakeId]
@@ -77,7 +83,7 @@ class HeartbeatRequest(LeasesRequest):
     lease_seconds: LeaseSeconds = 90.0
 
 
-class HeartbeatResponse(BaseModel):
+class HeartbeatResponse(ApiModel):
     lost: list[SnowflakeId]
     cancelled: list[SnowflakeId]
 
@@ -89,7 +95,7 @@ class WaitRequest(RequestModel):
     wait_seconds: WaitSeconds = 25.0
 
 
-class WaitResponse(BaseModel):
+class WaitResponse(ApiModel):
     now: str
     ready: bool = Field(description="Tasks may be ready")
     cancel: bool = Field(description="Tasks are to be cancelled: the next heartbeat lists them")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS
+from aaiclick.api.field_types import MAX_ITEMS, ApiModel
 from aaiclick.api.worker_protocol.field_types import LeaseRequest, RowCount, TableName, Text
 from aaiclick.api.worker_protocol.outcomes import TaskEffects
-from aaiclick.store.catalog.runs import Definition, Partition
+from aaiclick.store.catalog.definition_runs import Definition, Partition, PublishOutcome
 from aaiclick.store.enums import MAX_CURSOR_CHARACTERS
 from aaiclick.store.json_types import BigInt
 
@@ -19,13 +19,13 @@ class DefinitionRequest(LeaseRequest):
     definition: UUID
 
 
-class DefinitionResponse(BaseModel):
+class DefinitionResponse(ApiModel):
     """The definition of a task of a DAG, and the generations that it reads and writes."""
 
     definition: Definition
 
 
-class TicketResponse(BaseModel):
+class TicketResponse(ApiModel):
     ticket: BigInt
 
 
@@ -33,7 +33,7 @@ class StateRequest(DefinitionRequest):
     key: Text
 
 
-class StateResponse(BaseModel):
+class StateResponse(ApiModel):
     state: dict[str, object] | None
 
 
@@ -47,11 +47,11 @@ class PartitionsRequest(GenerationRequest):
     )
 
 
-class PartitionsResponse(BaseModel):
+class PartitionsResponse(ApiModel):
     partitions: list[Partition]
 
 
-class DigestResponse(BaseModel):
+class DigestResponse(ApiModel):
     digest: str
 
 
@@ -62,10 +62,14 @@ class PublishRequest(GenerationRequest):
     ticket: BigInt
     table: TableName
     rows: RowCount
+    publishes: BigInt | None = Field(
+        default=None, description="Publications of the generation that data tests have read; null if they read none"
+    )
 
 
-class PublishResponse(BaseModel):
-    published: bool = Field(description="False if newer rows were published before")
+class PublishResponse(ApiModel):
+    published: bool = Field(description="False if newer rows were published before, or data tests must run again")
+    outcome: PublishOutcome
 
 
 class EmitRequest(LeaseRequest):

@@ -16,6 +16,7 @@ from aaiclick.api.worker_protocol.claims import (
     ClaimResponse,
     ExchangeRequest,
     ExchangeResponse,
+    FetchRequest,
     FetchResponse,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -41,6 +42,7 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
+    CachedResultRequest,
     LiteralsRequest,
     LiteralsResponse,
     LogRequest,
@@ -60,6 +62,7 @@ from aaiclick.api.worker_protocol.workers import (
     HeldTasksResponse,
     OverdueRequest,
     OverdueResponse,
+    RegisterFunctionsRequest,
     RegisterRequest,
     RegisterResponse,
     RenewLeasesRequest,
@@ -89,6 +92,7 @@ _WORKERS, _TASKS, _NONE = f"{PREFIX}/workers", f"{PREFIX}/tasks", type(None)
 # --- supervisor -------------------------------------------------------------------------------------------------------
 
 REGISTER_WORKER = Endpoint(f"{_WORKERS}/register", RegisterRequest, RegisterResponse)
+REGISTER_FUNCTIONS = Endpoint(f"{_WORKERS}/functions", RegisterFunctionsRequest, _NONE)
 RENEW_LEASES = Endpoint(f"{_WORKERS}/renew", RenewLeasesRequest, _NONE)
 LIST_HELD_TASKS = Endpoint(f"{_WORKERS}/held-tasks", WorkerRequest, HeldTasksResponse)
 LIST_OVERDUE_TASKS = Endpoint(f"{_WORKERS}/overdue-tasks", OverdueRequest, OverdueResponse)
@@ -100,7 +104,7 @@ SETTLE_WORKER = Endpoint(f"{_WORKERS}/settle", SettleRequest, _NONE)
 # --- worker process ---------------------------------------------------------------------------------------------------
 
 CLAIM = Endpoint(f"{_TASKS}/claim", ClaimRequest, ClaimResponse)
-FETCH = Endpoint(f"{_TASKS}/fetch", LeaseRequest, FetchResponse)
+FETCH = Endpoint(f"{_TASKS}/fetch", FetchRequest, FetchResponse)
 START = Endpoint(f"{_TASKS}/start", LeasesRequest, StartResponse)
 HEARTBEAT = Endpoint(f"{_TASKS}/heartbeat", HeartbeatRequest, HeartbeatResponse)
 EXCHANGE = Endpoint(f"{_TASKS}/exchange", ExchangeRequest, ExchangeResponse)
@@ -114,6 +118,7 @@ WAIT = Endpoint(f"{_TASKS}/wait", WaitRequest, WaitResponse)
 
 ADD_TASKS = Endpoint(f"{_TASKS}/add", AddTasksRequest, _NONE)
 GET_RESULTS = Endpoint(f"{_TASKS}/results", ResultsRequest, ResultsResponse)
+FIND_CACHED_RESULT = Endpoint(f"{_TASKS}/cached-result", CachedResultRequest, ResultsResponse)
 LOAD_LITERALS = Endpoint(f"{_TASKS}/literals", LiteralsRequest, LiteralsResponse)
 STORE_LITERAL = Endpoint(f"{_TASKS}/literal-table", StoreLiteralRequest, StoreLiteralResponse)
 UPDATE_TABLES = Endpoint(f"{_TASKS}/tables", TablesRequest, TablesResponse)

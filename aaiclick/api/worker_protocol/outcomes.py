@@ -19,6 +19,7 @@ from aaiclick.api.worker_protocol.field_types import (
     Text,
 )
 from aaiclick.store.engine.leases import Failure, Success, Wait, seconds_since
+from aaiclick.store.enums import Severity
 
 LiteralText = Annotated[str, StringConstraints(max_length=1 << 20), AfterValidator(check_storable)]
 
@@ -46,6 +47,35 @@ class GenerationUpdate(RequestModel):
     changed: Annotated[list[Text], Field(max_length=MAX_ITEMS + 1)] | None = None
 
 
+class AlertTransition(RequestModel):
+    """An alert that was raised or cleared for a key."""
+
+    key: Text
+    raised: bool
+    severity: Severity
+    message: Text
+
+
+class DataTestOutcome(RequestModel):
+    """The result of one data test of one update."""
+
+    test: ShortText
+    on_failure: Literal["block", "quarantine", "warn"]
+    outcome: Literal["passed", "warned", "quarantined", "blocked"]
+    rows: RowCount
+    failing_rows: RowCount
+    message: ShortText
+    number: Annotated[int, Field(ge=0, le=10_000)]
+    sample: TableName | None = Field(default=None, description="A table of the attempt with some failing rows")
+    output: ShortText = ""
+    dataset: UUID | None = None
+    partition: Text = ""
+    published: bool = False
+
+
+DataTestOutcomes = Annotated[list[DataTestOutcome], Field(max_length=MAX_ITEMS)]
+
+
 class TaskEffects(RequestModel):
     """What the completion of a task of a DAG writes; only datasets of its definition are accepted."""
 
@@ -63,8 +93,10 @@ class TaskEffects(RequestModel):
         max_length=1_000,
         description="Of each output generation: column, input dataset, input column",
     )
+    alerts: Annotated[list[AlertTransition], Field(max_length=MAX_ITEMS * 10)] = Field(default_factory=list)
     definition: UUID
     build: UUID | None = None
+    tests: DataTestOutcomes = Field(default_factory=list[DataTestOutcome], description="Results of data tests")
 
 
 class CompleteRequest(LeaseRequest):
@@ -114,12 +146,16 @@ class FailRequest(LeaseRequest):
     )
     seconds: ElapsedSeconds | None = None
     charged: bool = True
+    tests: DataTestOutcomes = Field(
+        default_factory=list[DataTestOutcome], description="Results of data tests, one of which failed"
+    )
     outcome: Literal["FAILED", "LOST", "CANCELLED", "TIMED_OUT", "RELEASED"] = "FAILED"
 
     @staticmethod
     def from_failure(failure: Failure) -> FailRequest:
-        values = {name: getattr(failure, name) for name in FailRequest.model_fields if name != "seconds"}
-        return FailRequest(**values, seconds=seconds_since(failure.began))
+        values = {name: getattr(failure, name) for name in FailRequest.model_fields if name not in ("seconds", "tests")}
+        tests = [DataTestOutcome(**test) for test in failure.tests]
+        return FailRequest(**values, tests=tests, seconds=seconds_since(failure.began))
 
     @model_validator(mode="after")
     def _check_released_is_uncharged(self) -> Self:

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, Arguments, Entrypoint, Key, Name, RequestModel
+from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Arguments, Entrypoint, Key, Name, RequestModel
 from aaiclick.api.tasks import TaskOptionFields
 from aaiclick.api.worker_protocol.field_types import Ids, LeaseRequest, TableName
 from aaiclick.store.engine.leases import Lease
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.queries import TaskResult
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.json_types import SnowflakeId
-from aaiclick.store.tables.literals import Reservation
+from aaiclick.store.tables.literal_results import Reservation
 from aaiclick.store.tables.table_references import TableReferenceResult
 from aaiclick.store.tenancy.secrets import Secret
 
@@ -84,8 +84,16 @@ class ResultsRequest(LeaseRequest):
     group_id: SnowflakeId | None = None
 
 
-class ResultsResponse(BaseModel):
+class ResultsResponse(ApiModel):
     results: list[TaskResult]
+
+
+class CachedResultRequest(LeaseRequest):
+    """Request for the cached result of a key; without one, the task becomes the entry of the key."""
+
+    key: Name
+    max_age_seconds: float | None = None
+    refused: Ids = Field(default_factory=list, description="Tasks with results that have no table any more")
 
 
 class LiteralsRequest(LeaseRequest):
@@ -94,7 +102,7 @@ class LiteralsRequest(LeaseRequest):
     tables: Annotated[list[TableName], Field(max_length=MAX_ITEMS)]
 
 
-class LiteralsResponse(BaseModel):
+class LiteralsResponse(ApiModel):
     literals: dict[str, str] = Field(description="Encoded value by table id; tables are left out")
 
 
@@ -105,7 +113,7 @@ class StoreLiteralRequest(LeaseRequest):
     action: Literal["reserve", "replace", "abandon"]
 
 
-class StoreLiteralResponse(BaseModel):
+class StoreLiteralResponse(ApiModel):
     reservation: Reservation = Field(description="Of a `reserve`: whether the caller creates the table")
 
 
@@ -121,7 +129,7 @@ class TablesRequest(RequestModel):
     tables: Annotated[list[TableReference], Field(max_length=MAX_ITEMS)]
 
 
-class TablesResponse(BaseModel):
+class TablesResponse(ApiModel):
     tables: list[TableReferenceResult] = Field(description="In the order of the request; empty for a release")
 
 
@@ -136,5 +144,5 @@ class SecretsRequest(LeaseRequest):
     names: Annotated[list[Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]], Field(max_length=100)]
 
 
-class SecretsResponse(BaseModel):
+class SecretsResponse(ApiModel):
     secrets: list[Secret]

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, RetryPolicy, Seconds, check_storable
+from aaiclick.api.field_types import (
+    MAX_ITEMS,
+    ApiModel,
+    Entrypoint,
+    Name,
+    RequestModel,
+    RetryPolicy,
+    Seconds,
+    check_storable,
+)
+from aaiclick.api.schedules import ScheduleRequest
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
+from aaiclick.store.engine.job_functions import JobFunctionFields
+from aaiclick.store.engine.leases import MAX_REPORTED_QUEUES
 from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
 from aaiclick.store.enums import TERM_SECONDS
+from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy
 from aaiclick.store.json_types import SnowflakeId
+
+MAX_CODE_MODULES = 1_000
 
 
 class RegisterRequest(RequestModel):
@@ -20,9 +37,50 @@ class RegisterRequest(RequestModel):
     pool_size: Annotated[int, Field(ge=1, le=100_000)] = 1
     version: Name | None = None
     queues: Queues = Field(default_factory=list)
+    code_version: Name | None = None
+    code_modules: Annotated[list[Name], Field(max_length=MAX_CODE_MODULES)] = Field(default_factory=list[str])
+    """Top-level modules of the worker's directory, as `name=digest`."""
 
 
-class RegisterResponse(BaseModel):
+class ModuleFunction(RequestModel):
+    """A `@job` that a worker has imported."""
+
+    entrypoint: Entrypoint
+    module: Name
+    name: Name
+    documentation: Text = ""
+    parameters: dict[str, Any]
+    schedule: Text | None = None
+    timeout_seconds: Seconds | None = None
+    tags: dict[Name, Name] = Field(default_factory=dict)
+    owner: Name | None = None
+    code_version: Name | None = None
+    policy: JobPolicy = DEFAULT_POLICY
+
+    @classmethod
+    def from_fields(cls, fields: JobFunctionFields) -> ModuleFunction:
+        values: dict[str, Any] = asdict(fields)
+        values |= {name: json.loads(values[name]) for name in ("parameters", "tags", "policy")}
+        return cls.model_validate(values)
+
+    def to_fields(self) -> JobFunctionFields:
+        values: dict[str, Any] = self.model_dump() | {
+            "parameters": json.dumps(self.parameters),
+            "tags": json.dumps(self.tags),
+            "policy": self.policy.to_json(),
+        }
+        return JobFunctionFields(**values)
+
+
+class RegisterFunctionsRequest(RequestModel):
+    """The `@job` functions of the modules that a worker has imported, and the schedules that they declare."""
+
+    modules: Annotated[list[Name], Field(max_length=MAX_ITEMS)]
+    functions: Annotated[list[ModuleFunction], Field(max_length=MAX_ITEMS)]
+    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_ITEMS)]
+
+
+class RegisterResponse(ApiModel):
     worker_id: SnowflakeId
 
 
@@ -37,7 +95,11 @@ class QueueCounts(RequestModel):
 
 
 class CountsRequest(WorkerRequest):
-    queues: Annotated[list[QueueCounts], Field(max_length=1_000)] = Field(default_factory=list[QueueCounts])
+    report: Annotated[int, Field(ge=1, lt=2**63)]
+    """Number of the report, ascending for each worker: it is counted once, however often it is sent."""
+    queues: Annotated[list[QueueCounts], Field(max_length=MAX_REPORTED_QUEUES)] = Field(
+        default_factory=list[QueueCounts]
+    )
 
 
 class RunLoopsRequest(WorkerRequest):
@@ -45,7 +107,7 @@ class RunLoopsRequest(WorkerRequest):
     """Leadership ends after this time unless it is renewed."""
 
 
-class HeldTasksResponse(BaseModel):
+class HeldTasksResponse(ApiModel):
     tasks: list[HeldLease]
 
 
@@ -53,7 +115,7 @@ class WorkersRequest(RequestModel):
     worker_ids: Annotated[list[SnowflakeId], Field(max_length=1_000)]
 
 
-class DrainingResponse(BaseModel):
+class DrainingResponse(ApiModel):
     worker_ids: list[SnowflakeId]
 
 
@@ -66,7 +128,7 @@ class OverdueRequest(WorkersRequest):
     default_timeout_seconds: Seconds = 3600.0
 
 
-class OverdueResponse(BaseModel):
+class OverdueResponse(ApiModel):
     tasks: list[OverdueTask]
 
 

@@ -3,7 +3,15 @@
 - `load`: loads a DAG file with the modules below, or reports every error in it
 - `yaml_tree`: parses YAML into a tree in which every node has a file position
 - `model`: types of a DAG file
+- `data_tests`: types of the data tests of an output
+- `data_test_rules`: rules between the fields of a data test
+- `data_test_datasets`: datasets that data tests read, and those of rejected rows
+- `freshness`: freshness policy of an output
+- `time_zones`: check of time zones
+- `findings`: violated rules, and access to the parsed data
 - `validation`: rules between fields of a definition, and between definitions
+- `function_inputs`: inputs as parameters of the functions of `python` definitions
+- `python_functions`: checks of these functions, where their code can be imported
 - `toposort`: topological order and cycles of a graph of names
 - `error_text`: Pydantic errors as messages for the author of the file
 - `json_schema`: JSON Schema of DAG files, for editors

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from aaiclick.catalog.dags.hashing import (
+    base_output,
     canonical_dag,
     canonical_definition,
     config_hash,
@@ -120,7 +121,9 @@ def _find_rebuilds(before: Dag | None, after: Dag) -> tuple[Rebuild, ...]:
         if old_hashes.get(key) == dataset_hash:
             causes[name] = set()
             continue
-        upstream_causes = {cause for entry in definition.inputs if entry.output for cause in causes[entry.output]}
+        upstream_causes = {
+            cause for entry in definition.inputs if entry.output for cause in causes[base_output(entry.output, causes)]
+        }
         if key not in old_hashes:
             reason: RebuildReason = "new"
         elif config_hash(definition) == config_hash(old_definitions[definition.name]) and upstream_causes:

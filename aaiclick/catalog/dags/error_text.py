@@ -8,9 +8,9 @@ from typing import get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from aaiclick.catalog.dags import model
+from aaiclick.catalog.dags import data_tests, freshness, model
 from aaiclick.catalog.dags.yaml_tree import Node, Path, format_path, locate_path
-from aaiclick.catalog.errors import Problem
+from aaiclick.catalog.errors import DagProblem
 from aaiclick.data.errors import suggest_name
 
 _PATTERNS = {
@@ -18,6 +18,12 @@ _PATTERNS = {
     model.DATASET_NAME: "Use lower-case letters, digits and _, at most 63, beginning with a letter.",
     model.RUNTIME: "Use pool, dispatcher, lambda or ecs_NAME.",
     model.IDLE_TIMEOUT: "Use never, 0, or a number with a unit: 30s, 5m, 2h, 1d.",
+    data_tests.COLUMN_REFERENCE: "Write dataset.column.",
+    data_tests.PERCENTAGE: "Use a percentage: -50%, 300%.",
+    data_tests.LAST_RUNS: "Use last_1_runs to last_30_runs.",
+    data_tests.DURATION: "Use a number with a unit: 30s, 5m, 2h, 1d.",
+    freshness.TIME_OF_DAY: "Use HH:MM, in quotes.",
+    freshness.DAYS: "Use days or ranges of days: mon-fri, or mon,wed.",
     model.GRANTED_NAME: "A secret is the name of one that the organisation was granted, never a value, variable or "
     "file. An admin sets it ('aaiclick secrets set NAME'); write secrets: [NAME].",
 }
@@ -40,13 +46,13 @@ _LIMITS = {
 _SOURCES = ["cron", "webhook", "manual", "always_on"]
 
 
-def list_problems(error: ValidationError, root: Node, base: Path, model_type: type[BaseModel]) -> list[Problem]:
+def list_problems(error: ValidationError, root: Node, base: Path, model_type: type[BaseModel]) -> list[DagProblem]:
     """Convert validation errors into problems with file positions.
 
     `base` is the path of the model's data in the file.
     """
     reported: set[tuple[str, Path]] = set()
-    problems: list[Problem] = []
+    problems: list[DagProblem] = []
     for detail in error.errors(include_url=False):
         path = (*base, *detail["loc"])
         absent = detail["type"] == "missing"
@@ -58,7 +64,7 @@ def list_problems(error: ValidationError, root: Node, base: Path, model_type: ty
         reported.add(("", located) if is_variant else (detail["type"], located))
         field_path = (*(located if len(located) >= len(base) else base), path[-1]) if absent else located
         what, remedy = _describe_error(detail, model_type)
-        problems.append(Problem(position, format_path(field_path), what, remedy))
+        problems.append(DagProblem(position, format_path(field_path), what, remedy))
     return problems
 
 
@@ -147,7 +153,7 @@ def _find_models(annotation: object) -> list[type[BaseModel]]:
 def _describe_literal(detail: ErrorDetails, _: type[BaseModel]) -> tuple[str, str]:
     value, expected = detail["input"], str(detail.get("ctx", {})["expected"])
     if value == "Bulk":
-        return "Bulk is not supported.", "Use PerUpdate or PerPartition."
+        return "Bulk is not supported.", "Use PerUpdate, PerPartition or Coalesce."
     choices = [part.strip(" '") for part in expected.replace(" or ", ",").split(",")]
     remedy = suggest_name(value, choices) if isinstance(value, str) else f"It must be {expected}."
     return f"{_show_value(value)} is not possible here.", remedy

@@ -5,7 +5,8 @@ reformatting a file keeps its version, and a new key with a default changes no h
 
 The hash of a dataset covers what its rows depend on (operator, settings, inputs, strategies) and the hashes of its
 inputs. A change therefore affects exactly the dataset and everything downstream, and reverting it restores the old hash
-and its data. Attempts, timeouts, schedules, scaling, runtime and secrets are not part of it.
+and its data. Attempts, timeouts, schedules, scaling, runtime, secrets and data tests are not part of it: a changed test
+applies from the next update on.
 
 Outputs with `reset_outputs` belong to one version, so its hash is part of theirs: every version begins with empty
 generations, and the rows of the version before stay for its readers and for a rollback.
@@ -15,12 +16,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Container
 from typing import Any
 
-from aaiclick.catalog.dags.model import Dag, DefinitionSpec
+from aaiclick.catalog.dags.model import REJECTED_SUFFIX, Dag, DefinitionSpec
 from aaiclick.catalog.dags.toposort import sort_topologically
 
 HASHED_FIELDS = ("operator", "config", "inputs", "execution_strategy", "update_strategy", "unique_key")
+
+UNHASHED_OUTPUT_FIELDS = {"description", "lineage", "name", "tests", "freshness"}
 
 
 def hash_json(value: object) -> str:
@@ -68,7 +72,15 @@ def find_output_keys(dag: Dag) -> dict[str, tuple[str, int]]:
 def find_upstream(dag: Dag) -> dict[str, list[str]]:
     """Return the names of the definitions that each definition reads from."""
     producers = find_producers(dag)
-    return {job.name: [producers[input_.output].name for input_ in job.inputs if input_.output] for job in dag.jobs}
+    return {
+        job.name: [producers[base_output(input_.output, producers)].name for input_ in job.inputs if input_.output]
+        for job in dag.jobs
+    }
+
+
+def base_output(name: str, outputs: Container[str]) -> str:
+    """Return the output that a name stands for: the rejected rows of an output belong to it."""
+    return name if name in outputs else name.removesuffix(REJECTED_SUFFIX)
 
 
 def dataset_hashes(dag: Dag) -> dict[str, str]:
@@ -78,11 +90,13 @@ def dataset_hashes(dag: Dag) -> dict[str, str]:
     for name in sort_topologically(find_upstream(dag)):
         job = jobs[name]
         inputs = sorted(
-            f"dataset:{input_.dataset}" if input_.dataset else f"{input_.output}:{hashes[str(input_.output)]}"
+            f"dataset:{input_.dataset}"
+            if input_.dataset
+            else f"{input_.output}:{hashes[base_output(str(input_.output), hashes)]}"
             for input_ in job.inputs
         )
         for index, output in enumerate(job.outputs):
-            shape = output.model_dump(mode="json", exclude_defaults=True, exclude={"description", "lineage", "name"})
+            shape = output.model_dump(mode="json", exclude_defaults=True, exclude=UNHASHED_OUTPUT_FIELDS)
             parts = [job.name, index, config_hash(job), inputs, shape]
             if job.bootstrap is not None and job.bootstrap.reset_outputs:
                 parts.append(version_hash(dag))

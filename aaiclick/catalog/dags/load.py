@@ -13,9 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from aaiclick.catalog.dags.data_test_rules import has_quarantine
 from aaiclick.catalog.dags.error_text import list_problems
-from aaiclick.catalog.dags.model import Dag, normalize_secret_names
-from aaiclick.catalog.dags.validation import Data, Finding, as_list, as_mapping, check_dag, get_name
+from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, get_name
+from aaiclick.catalog.dags.function_inputs import check_input_references
+from aaiclick.catalog.dags.model import REJECTED_SUFFIX, Dag, normalize_secret_names
+from aaiclick.catalog.dags.validation import check_dag
 from aaiclick.catalog.dags.yaml_tree import (
     MAX_BYTES,
     MAX_PROBLEMS,
@@ -27,7 +30,7 @@ from aaiclick.catalog.dags.yaml_tree import (
     parse_yaml,
     to_plain,
 )
-from aaiclick.catalog.errors import DagError, FilePosition, OperatorError, Problem, QueryRefusedError
+from aaiclick.catalog.errors import DagError, DagProblem, FilePosition, OperatorError, QueryRefusedError
 from aaiclick.catalog.operators.config import default_registry
 from aaiclick.catalog.operators.registry import OperatorDefinition, OperatorRegistry
 from aaiclick.catalog.queries.column_lineage import trace_query
@@ -42,7 +45,7 @@ def load_dag_file(path: FilePath | str, registry: OperatorRegistry | None = None
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"The file cannot be read: {error.strerror}."
-        raise DagError(str(path), [Problem(FilePosition(), "", what, "Check the path.")]) from None
+        raise DagError(str(path), [DagProblem(FilePosition(), "", what, "Check the path.")]) from None
     return load_dag(content, str(path), registry)
 
 
@@ -55,7 +58,7 @@ def load_dag(content: bytes | str, file: str = "dag.yaml", registry: OperatorReg
         raise DagError(file, problems)
     data = to_plain(root)
     if not isinstance(root, MappingNode):
-        problems.append(Problem(root.position, "", "The file is not a mapping.", "Begin with name: and jobs:."))
+        problems.append(DagProblem(root.position, "", "The file is not a mapping.", "Begin with name: and jobs:."))
         raise DagError(file, problems)
     reported = {problem.position for problem in problems}
     problems.extend(problem for problem in _check_data(data, root, registry) if problem.position not in reported)
@@ -64,7 +67,7 @@ def load_dag(content: bytes | str, file: str = "dag.yaml", registry: OperatorReg
     return Dag.model_validate(_apply_defaults(data))
 
 
-def _check_data(data: Data, root: Node, registry: OperatorRegistry | None) -> list[Problem]:
+def _check_data(data: Data, root: Node, registry: OperatorRegistry | None) -> list[DagProblem]:
     """Return all problems of the parsed data."""
     problems = _check_model(data, root)
     operators = registry or default_registry()
@@ -75,7 +78,7 @@ def _check_data(data: Data, root: Node, registry: OperatorRegistry | None) -> li
     return problems
 
 
-def _check_model(data: Data, root: Node) -> list[Problem]:
+def _check_model(data: Data, root: Node) -> list[DagProblem]:
     try:
         Dag.model_validate(data)
     except ValidationError as error:
@@ -83,15 +86,15 @@ def _check_model(data: Data, root: Node) -> list[Problem]:
     return []
 
 
-def locate_findings(content: bytes | str, findings: Iterable[Finding]) -> list[Problem]:
+def locate_findings(content: bytes | str, findings: Iterable[Finding]) -> list[DagProblem]:
     """Add file positions to findings about the text of a DAG."""
     root = parse_yaml(content).root
     return [] if root is None else [_locate_finding(finding, root) for finding in findings]
 
 
-def _locate_finding(finding: Finding, root: Node) -> Problem:
+def _locate_finding(finding: Finding, root: Node) -> DagProblem:
     position, located = locate_path(root, finding.path, key=finding.at_key)
-    return Problem(position, format_path(located), finding.what, finding.remedy)
+    return DagProblem(position, format_path(located), finding.what, finding.remedy)
 
 
 def _find_operator(definition: Data, registry: OperatorRegistry) -> OperatorDefinition | None:
@@ -101,7 +104,7 @@ def _find_operator(definition: Data, registry: OperatorRegistry) -> OperatorDefi
         return None
 
 
-def _check_settings(definition: Data, base: Path, root: Node, registry: OperatorRegistry) -> list[Problem]:
+def _check_settings(definition: Data, base: Path, root: Node, registry: OperatorRegistry) -> list[DagProblem]:
     """Return the problems of an operator's settings."""
     operator = _find_operator(definition, registry)
     config = definition.get("config", {})
@@ -119,7 +122,8 @@ def _local_outputs(data: Data) -> set[str]:
     outputs = [
         output for definition in as_list(data.get("jobs")) for output in as_list(as_mapping(definition).get("outputs"))
     ]
-    return {name for output in outputs if (name := get_name(output, "name")) is not None}
+    names = {name: has_quarantine(output) for output in outputs if (name := get_name(output, "name")) is not None}
+    return {*names, *(name + REJECTED_SUFFIX for name, quarantines in names.items() if quarantines)}
 
 
 def _add_sql_inputs(data: Data) -> Data:
@@ -158,6 +162,8 @@ def _check_operators(data: Data, registry: OperatorRegistry) -> Iterator[Finding
             yield Finding((*path, "operator"), f"{operator} is for {only} definitions.", f"Use activation: {only}.")
         yield from _check_outputs(path, definition, operator_definition)
         yield from _check_query(path, definition, local) if operator == "sql" else _check_inputs(path, definition)
+        if operator == "python":
+            yield from check_input_references(path, definition)
 
 
 def _check_outputs(path: Path, definition: Data, operator: OperatorDefinition) -> Iterator[Finding]:

@@ -18,13 +18,18 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from aaiclick.cron import MissedPolicy, OverlapPolicy, parse_expression, parse_zone
+from aaiclick.catalog.dags.data_tests import DataTestSpec
+from aaiclick.catalog.dags.freshness import Freshness
+from aaiclick.catalog.dags.time_zones import check_zone
+from aaiclick.cron import MissedPolicy, OverlapPolicy, parse_expression
 from aaiclick.errors import ScheduleError
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 DATASET_NAME = r"^[a-z][a-z0-9_]{0,62}$"
 RUNTIME = r"^(pool|dispatcher|lambda|ecs_[a-z0-9_]{1,40})$"
 IDLE_TIMEOUT = r"^(never|0|[1-9][0-9]{0,8}[smhd])$"
+REJECTED_SUFFIX = "__rejected"
+"""Added to the name of an output: the dataset of its quarantined rows."""
 GRANTED_NAME = r"^(?:[a-z][a-z0-9_-]{0,62})$"
 MAX_INT32 = (1 << 31) - 1
 
@@ -50,7 +55,8 @@ UpdateStrategy = Annotated[
     ),
 ]
 ExecutionStrategy = Annotated[
-    Literal["PerUpdate", "PerPartition"], Field(description="One task per update of an input, or per partition of it.")
+    Literal["PerUpdate", "PerPartition", "Coalesce"],
+    Field(description="One task per update of an input, per partition of it, or for all updates that wait (Coalesce)."),
 ]
 
 
@@ -88,14 +94,6 @@ def _check_schedule(text: str) -> str:
     return text
 
 
-def _check_zone(name: str) -> str:
-    try:
-        parse_zone(name)
-    except ScheduleError as error:
-        raise PydanticCustomError("zone", "{what}", {"what": error.what, "remedy": error.remedy}) from None
-    return name
-
-
 class DagModel(BaseModel):
     """Base of all models of a DAG file: strict, immutable, no unknown keys."""
 
@@ -109,7 +107,7 @@ class CronSource(DagModel):
     schedule: Annotated[
         str, AfterValidator(_check_schedule), Field(description="Five fields of cron, or @hourly, @daily …")
     ]
-    timezone: Annotated[str, AfterValidator(_check_zone)] = "UTC"
+    timezone: Annotated[str, AfterValidator(check_zone)] = "UTC"
     missed: Annotated[
         MissedPolicy, Field(description="After an outage: skip missed runs, run the latest, or run all.")
     ] = "latest"
@@ -168,7 +166,7 @@ class Output(DagModel):
 
     name: DatasetName
     description: Description | None = None
-    partition_by: Annotated[ColumnName | None, Field(description="The column whose values are the partitions.")] = None
+    partition_by: Annotated[ColumnName | None, Field(description="The column with the partitions as values.")] = None
     storage: Storage = Storage()
     range: Annotated[
         list[int] | None,
@@ -179,6 +177,16 @@ class Output(DagModel):
         dict[ColumnName, list[str]],
         Field(description="Source columns as input.column; derived automatically for SQL."),
     ] = {}
+    tests: Annotated[
+        list[DataTestSpec],
+        Field(max_length=100, description="Tests of the rows of an update before they are published."),
+    ] = []
+
+    freshness: Annotated[Freshness | None, Field(description="When the dataset has to be updated.")] = None
+
+    @property
+    def has_quarantine(self) -> bool:
+        return any(test.effective_on_failure == "quarantine" for test in self.tests)
 
 
 class Input(DagModel):

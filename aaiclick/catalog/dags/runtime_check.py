@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from aaiclick.catalog.dags.findings import Finding
 from aaiclick.catalog.dags.model import Dag
-from aaiclick.catalog.dags.validation import Finding
 from aaiclick.endpoints import RuntimeEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
 

@@ -8,43 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from aaiclick.catalog.dags.model import normalize_secret_names
+from aaiclick.catalog.dags.data_test_rules import check_tests, has_quarantine
+from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, get_name
+from aaiclick.catalog.dags.freshness import check_freshness
+from aaiclick.catalog.dags.model import REJECTED_SUFFIX, normalize_secret_names
 from aaiclick.catalog.dags.toposort import find_cycles
 from aaiclick.catalog.dags.yaml_tree import Path
 from aaiclick.data.errors import suggest_name
 from aaiclick.data.types import is_type
 
+SYSTEM_DAG = "aaiclick"
+"""Datasets of the system have this prefix (`aaiclick.catalog.system_datasets`)."""
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A violated rule: the path of the value or key, the message and the remedy."""
-
-    path: Path
-    what: str
-    remedy: str = ""
-    at_key: bool = False
-
-
-Data = dict[str, Any]
 _GLOB = re.compile(r"(?!.*\.\.)(?!/)[A-Za-z0-9/_.=*-]*[A-Za-z0-9_.*-]")
 _PREFIX = re.compile(r"(?!.*\.\.)(s3://[A-Za-z0-9][A-Za-z0-9.-]+/|/)[A-Za-z0-9/_.=-]*")
-
-
-def as_mapping(value: Any) -> Data:
-    return cast(Data, value) if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    return cast(list[Any], value) if isinstance(value, list) else []
-
-
-def get_name(value: Any, key: str) -> str | None:
-    """Return the name of an item that is a plain name or a mapping with the name under `key`."""
-    name = as_mapping(value).get(key) if isinstance(value, dict) else value
-    return name if isinstance(name, str) else None
 
 
 def effective_value(dag: Data, definition: Data, key: str) -> Any:
@@ -59,7 +38,9 @@ def check_dag(dag: Data) -> Iterator[Finding]:
         yield from _check_updates(("jobs", index), dag, definition)
         yield from _check_inputs(("jobs", index), definition)
         yield from _check_secrets(("jobs", index), dag, definition)
-    yield from _check_names(definitions)
+        yield from check_tests(("jobs", index), definition)
+        yield from check_freshness(("jobs", index), definition)
+    yield from _check_names(dag, definitions)
     producers, repeated = _find_producers(definitions)
     yield from repeated
     yield from _check_references(definitions, producers)
@@ -219,7 +200,10 @@ def _find_secret_uses(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
         yield from _find_secret_uses(part, (*path, index))
 
 
-def _check_names(definitions: list[Data]) -> Iterator[Finding]:
+def _check_names(dag: Data, definitions: list[Data]) -> Iterator[Finding]:
+    if dag.get("name") == SYSTEM_DAG:
+        what = f"The name {SYSTEM_DAG!r} is reserved for datasets of the system, such as {SYSTEM_DAG}.tests."
+        yield Finding(("name",), what, "Choose another name.")
     first_index: dict[str, int] = {}
     for index, definition in enumerate(definitions):
         name = definition.get("name")
@@ -244,6 +228,8 @@ def _find_producers(definitions: list[Data]) -> tuple[dict[str, int], list[Findi
                 remedy = "A dataset has one producer: give one of them another name."
                 repeated.append(Finding(("jobs", index, "outputs", position), what, remedy))
             producers.setdefault(name, index)
+            if has_quarantine(output):
+                producers.setdefault(name + REJECTED_SUFFIX, index)
     return producers, repeated
 
 

@@ -26,7 +26,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from aaiclick.catalog.errors import FilePosition, Problem
+from aaiclick.catalog.errors import DagProblem, FilePosition
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
@@ -75,7 +75,7 @@ class ParseResult:
     """The root node (None if there is nothing to check) and the problems found."""
 
     root: Node | None = None
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[DagProblem] = field(default_factory=list[DagProblem])
 
 
 class _Stop(Exception):  # noqa: N818  (control flow: the problem is already recorded)
@@ -114,14 +114,14 @@ def parse_yaml(content: bytes | str) -> ParseResult:
         return result
     if builder.root is None and not result.problems:
         result.problems.append(
-            Problem(FilePosition(), "", "The file is empty.", "Write a DAG: a name and a list of jobs.")
+            DagProblem(FilePosition(), "", "The file is empty.", "Write a DAG: a name and a list of jobs.")
         )
     result.root = builder.root
     return result
 
 
-def _too_large(size: int) -> Problem:
-    return Problem(
+def _too_large(size: int) -> DagProblem:
+    return DagProblem(
         FilePosition(), "", f"The file is too large: {size:,} bytes, at most {MAX_BYTES:,} are read.", "Split the DAG."
     )
 
@@ -131,14 +131,14 @@ def _decode(content: bytes, result: ParseResult) -> str | None:
         result.problems.append(_too_large(len(content)))
         return None
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        result.problems.append(Problem(FilePosition(), "", "The file is UTF-16.", "Save it as UTF-8."))
+        result.problems.append(DagProblem(FilePosition(), "", "The file is UTF-16.", "Save it as UTF-8."))
         return None
     try:
         return content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8")
         what = f"Byte 0x{content[error.start]:02x} is not UTF-8."
-        result.problems.append(Problem(_position_at(before, len(before)), "", what, "Save the file as UTF-8."))
+        result.problems.append(DagProblem(_position_at(before, len(before)), "", what, "Save the file as UTF-8."))
         return None
 
 
@@ -153,7 +153,7 @@ def _read_events(text: str, result: ParseResult) -> Iterator[Event]:
     except yaml.reader.ReaderError as error:
         position = _position_at(text, int(error.position))
         what = f"The character U+{int(error.character):04X} is not allowed in YAML."
-        result.problems.append(Problem(position, "", what, "Remove it."))
+        result.problems.append(DagProblem(position, "", what, "Remove it."))
         return
     try:
         while loader.check_event():
@@ -164,12 +164,14 @@ def _read_events(text: str, result: ParseResult) -> Iterator[Event]:
         mark = (error.context_mark if opened else None) or error.problem_mark or error.context_mark
         position = FilePosition(mark.line + 1, mark.column + 1) if mark else FilePosition()
         line = text.splitlines()[position.line - 1] if position.line <= len(text.splitlines()) else ""
-        result.problems.append(Problem(position, "", *_describe_syntax_error(error, line)))
+        result.problems.append(DagProblem(position, "", *_describe_syntax_error(error, line)))
         raise _Stop from None
     except (ValueError, OverflowError):  # raised by PyYAML: an escape beyond Unicode, a huge version number
         mark = loader.get_mark()
         what = "This number or escape is out of range."
-        result.problems.append(Problem(FilePosition(mark.line + 1, mark.column + 1), "", what, "Write a smaller one."))
+        result.problems.append(
+            DagProblem(FilePosition(mark.line + 1, mark.column + 1), "", what, "Write a smaller one.")
+        )
         raise _Stop from None
     finally:
         loader.dispose()
@@ -324,12 +326,12 @@ class _TreeBuilder:
         return 0
 
     def _add_problem(self, position: FilePosition, what: str, remedy: str) -> None:
-        self._problems.append(Problem(position, self._current_field(), what, remedy))
+        self._problems.append(DagProblem(position, self._current_field(), what, remedy))
         if len(self._problems) >= MAX_PROBLEMS:
             raise _Stop
 
     def _stop(self, position: FilePosition, what: str, remedy: str) -> NoReturn:
-        self._problems.append(Problem(position, self._current_field(), what, remedy))
+        self._problems.append(DagProblem(position, self._current_field(), what, remedy))
         raise _Stop
 
     def _current_field(self) -> str:

@@ -1,21 +1,23 @@
 """Execution of definitions in tasks: inputs, operators and publication of their rows.
 
 - `definition_task`: the function of every task of a DAG; calls the modules below
-- `definition`: context of a definition: specification, generations that it reads and writes
+- `definition_context`: context of a definition: specification, generations that it reads and writes
 - `secrets`: replaces `{secret: NAME}` in settings
 - `memoize`: finds outputs that were already computed from the same settings and inputs
 - `operator_run`: inputs, settings and state of one run of an operator
-- `operator_functions`: maps built-in operators to their functions
-- `sql_python`: operators `sql` and `python`
-- `http_fetch`: operator `http_fetch`: rows of a document from the web
-- `follower`: operator `follower`: new rows of a growing source, in order
-- `range_operators`: operators `range_aggregator` and `range_splitter`
-- `alert_evaluate`: operator `alert_evaluate`: compares values with a condition
+- `builtin_operators`: maps built-in operators to their functions
+- `sql_and_python_operators`: operators `sql` and `python`
+- `http_fetch_operator`: operator `http_fetch_operator`: rows of a document from the web
+- `follower_operator`: operator `follower_operator`: new rows of a growing source, in order
+- `range_aggregator_operator`: operators `range_aggregator` and `range_splitter`
+- `alert_operator`: operator `alert_operator`: compares values with a condition
 - `external_parquet`: datasets of Parquet files that another program writes
+- `output_writer`: writes the rows of an output and describes the update
+- `data_test_gate`: data tests between staging and publication; sets failing rows aside
 - `publish`: publication of staged rows under the lease
-- `table_storage`: generations as ClickHouse tables: staging and atomic publication
+- `dataset_tables`: generations as ClickHouse tables: staging and atomic publication
 - `parquet_storage`: generations as Parquet files, on disk or in S3
-- `effect_check`: checks in the server that an HTTP worker reports only effects of its definition
+- `reported_effects`: the server's check that an HTTP worker reports effects of its own definition
 
-Next: aaiclick.store.catalog.runs, which writes the effects when the task completes.
+Next: aaiclick.store.catalog.definition_runs, which writes the effects when the task completes.
 """

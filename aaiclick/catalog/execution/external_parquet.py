@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from aaiclick.catalog.errors import DatasetError
-from aaiclick.catalog.execution import table_storage
+from aaiclick.catalog.execution import dataset_tables
 from aaiclick.catalog.execution.operator_run import OperatorRun
 from aaiclick.catalog.execution.parquet_storage import DataFile, table_function
 from aaiclick.data.context import DataContext
-from aaiclick.data.io.s3 import SCHEME
+from aaiclick.data.io.s3_client import SCHEME
 from aaiclick.data.types import quote_text
 
 INFERENCE = "schema_inference_mode = 'union', schema_inference_make_columns_nullable = 1"
@@ -31,7 +31,7 @@ async def run_parquet_files(run: OperatorRun) -> Mapping[str, object]:
     return dict.fromkeys(run.definition.outputs)
 
 
-async def describe_files(context: DataContext, locations: Sequence[str]) -> table_storage.Columns:
+async def describe_files(context: DataContext, locations: Sequence[str]) -> dataset_tables.Columns:
     """Return the columns of the files at these locations.
 
     Raises DatasetError if there are none or some are unfinished.
@@ -39,7 +39,7 @@ async def describe_files(context: DataContext, locations: Sequence[str]) -> tabl
     for location in locations:
         await _check_paths(context, location)
     selects = [f"SELECT * FROM {table_function('', location, None)}" for location in locations]  # noqa: S608
-    described = [await table_storage.describe_select(context, select, INFERENCE) for select in selects]
+    described = [await dataset_tables.describe_select(context, select, INFERENCE) for select in selects]
     columns = dict(described[0])
     for location, other in zip(locations[1:], described[1:], strict=True):
         if dict(other) != columns:
@@ -79,25 +79,25 @@ def _listing_base(location: str) -> str:
 
 
 async def scan_files(
-    context: DataContext, layout: table_storage.DatasetLayout, locations: Sequence[str]
-) -> table_storage.StagedRows:
+    context: DataContext, layout: dataset_tables.DatasetLayout, locations: Sequence[str]
+) -> dataset_tables.StagedRows:
     """Return the current files with rows and digest of each partition. Only the partition column is read."""
     files = tuple(DataFile(location, "", 0) for location in locations)
-    key = quote_text("") if layout.partition_by is None else table_storage.partition_expression(layout.partition_by)
+    key = quote_text("") if layout.partition_by is None else dataset_tables.partition_expression(layout.partition_by)
     sources = " UNION ALL ".join(
-        f"SELECT {key} AS {table_storage.PARTITION}, count() AS {table_storage.ROWS},"  # noqa: S608  (quoted, as everywhere here)
-        f" sum(cityHash64(_path, _size, _time)) AS {table_storage.DIGEST}"
+        f"SELECT {key} AS {dataset_tables.PARTITION}, count() AS {dataset_tables.ROWS},"  # noqa: S608  (quoted, as everywhere here)
+        f" sum(cityHash64(_path, _size, _time)) AS {dataset_tables.DIGEST}"
         f" FROM {table_function('', location, layout.columns)}"
-        f" GROUP BY {table_storage.PARTITION}"
+        f" GROUP BY {dataset_tables.PARTITION}"
         for location in locations
     )
     result = await context.client.read_text(
-        f"SELECT {table_storage.PARTITION}, sum({table_storage.ROWS}) AS {table_storage.ROWS},"  # noqa: S608
-        f" hex(sum({table_storage.DIGEST})) AS {table_storage.DIGEST} FROM ({sources})"
-        f" GROUP BY {table_storage.PARTITION} ORDER BY {table_storage.PARTITION}"
-        f" LIMIT {table_storage.MAX_PARTITIONS + 1}",
+        f"SELECT {dataset_tables.PARTITION}, sum({dataset_tables.ROWS}) AS {dataset_tables.ROWS},"  # noqa: S608
+        f" hex(sum({dataset_tables.DIGEST})) AS {dataset_tables.DIGEST} FROM ({sources})"
+        f" GROUP BY {dataset_tables.PARTITION} ORDER BY {dataset_tables.PARTITION}"
+        f" LIMIT {dataset_tables.MAX_PARTITIONS + 1}",
         query_id=context.query_id(),
     )
-    partitions = table_storage.parse_partitions(result.to_pylist(), layout)
+    partitions = dataset_tables.parse_partitions(result.to_pylist(), layout)
     rows = sum(count for count, _ in partitions.values())
-    return table_storage.StagedRows("", layout, rows, partitions, attached=files)
+    return dataset_tables.StagedRows("", layout, rows, partitions, attached=files)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
-from aaiclick.catalog.execution.definition import DefinitionContext
-from aaiclick.store.catalog.runs import Partition
+from aaiclick.catalog.execution.definition_context import DefinitionContext
+from aaiclick.store.catalog.definition_runs import Partition
 
 MEMOIZED = frozenset({"sql", "python"})
 """Operators with rows that depend only on inputs and settings."""
@@ -34,6 +34,9 @@ async def compute_inputs_hash(
     if not is_memoized(definition):
         return None
     parts: list[object] = [definition.config_hash, partition]
+    for name, (output, _) in definition.outputs.items():
+        if output.tests:  # a changed test applies to the next update, also from the same inputs
+            parts.append([name, [test.model_dump(mode="json", exclude_defaults=True) for test in output.tests]])
     for name, location in sorted(definition.inputs.items()):
         content = None
         if name == driver and partition:

@@ -9,13 +9,14 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from aaiclick.catalog.errors import OperatorError
-from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext
+from aaiclick.catalog.execution.definition_context import DatasetLocation, DefinitionContext
 from aaiclick.catalog.queries.column_lineage import Lineage
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
 from aaiclick.data import Object, create_object_from_query, create_object_from_value
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.types import quote_name
 from aaiclick.orchestration.task_context import TaskScope
+from aaiclick.store.catalog.definition_runs import AlertTransition
 from aaiclick.store.tenancy.secrets import Secret
 
 
@@ -50,6 +51,8 @@ class OperatorRun:
     states: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     secrets: tuple[Secret, ...] = ()
     """Secrets used in the settings, with the hosts they are bound to."""
+    alerts: list[AlertTransition] = field(default_factory=list["AlertTransition"])
+    """Alerts that were raised or cleared; the completion opens and closes their incidents."""
 
     @property
     def data(self) -> DataContext:

@@ -17,7 +17,7 @@ from typing import Any
 
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.data.context import DataContext
-from aaiclick.data.io.s3 import KEY, SCHEME, SECRET, TOKEN, S3Access, S3Object
+from aaiclick.data.io.s3_client import KEY, SCHEME, SECRET, TOKEN, S3Access, S3Object
 from aaiclick.data.types import quote_name, quote_text
 from aaiclick.errors import AaiclickError
 

@@ -36,10 +36,12 @@ class SqlConfig(OperatorConfig):
 
 
 class PythonConfig(OperatorConfig):
-    """A function that receives the inputs as Objects and returns the output."""
+    """A function that receives the inputs in the forms of its annotations and returns the output."""
 
     function: Callable
-    arguments: dict[str, Any] = {}
+    arguments: Annotated[
+        dict[str, Any], Field(description="Values of parameters; {input: NAME} is an input under another name.")
+    ] = {}
     version: Annotated[
         str | int | None, Field(description="Change it after a change of the code: outputs are rebuilt.")
     ] = None

@@ -46,7 +46,7 @@ class OperatorDefinition:
     preset: Mapping[str, Any] = field(default_factory=dict[str, Any])
     run: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None
     """Receives an `aaiclick.catalog.execution.operator_run.OperatorRun`, returns values by output.
-    Built-in operators have theirs in `aaiclick.catalog.execution.operator_functions`.
+    Built-in operators have theirs in `aaiclick.catalog.execution.builtin_operators`.
     """
 
     def settings(self, config: Mapping[str, object]) -> BaseModel:

@@ -5,5 +5,5 @@
 - `column_lineage`: dataset columns that each output column is computed from
 - `table_rewrite`: rewrites dataset names to ClickHouse tables
 
-Next: aaiclick.catalog.datasets and aaiclick.catalog.execution.sql_python, which run the query.
+Next: aaiclick.catalog.dataset_queries and aaiclick.catalog.execution.sql_and_python_operators, which run the query.
 """

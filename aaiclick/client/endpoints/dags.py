@@ -9,6 +9,7 @@ from aaiclick.api.dags import (
     DagChange,
     DagSummary,
     DagVersion,
+    DeleteDagResponse,
     DeployResponse,
     JobDefinition,
     ResumeDagResponse,
@@ -64,6 +65,11 @@ class DagEndpoints:
     def resume_dag(self, dag: str) -> ApiRequest[ResumeDagResponse]:
         """Resume a paused DAG."""
         return build_request("POST", ResumeDagResponse, "dags", dag, "resume")
+
+    @endpoint
+    def delete_dag(self, dag: str) -> ApiRequest[DeleteDagResponse]:
+        """Delete a DAG with its versions, datasets, rows and jobs."""
+        return build_request("DELETE", DeleteDagResponse, "dags", dag)
 
     @endpoint
     def run_dag(self, dag: str, job: str | None = None, payload: object = None) -> ApiRequest[CreatedResponse]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
-from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, ReleasedTablesResponse
+from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, JobTreeNode, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
 from aaiclick.client.endpoint import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
@@ -36,10 +36,18 @@ class JobEndpoints:
 
     @listing
     def list_jobs(
-        self, *, status: JobState | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        *,
+        status: JobState | None = None,
+        tags: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
     ) -> ApiRequest[Page[Job]]:
-        """Iterate over jobs, newest first."""
-        return build_request("GET", Page[Job], "jobs", query={"status": status, "cursor": cursor, "limit": limit})
+        """Iterate over jobs, newest first; with all of the tags and this owner."""
+        tag = [f"{name}={value}" for name, value in (tags or {}).items()] or None
+        query = {"status": status, "tag": tag, "owner": owner, "cursor": cursor, "limit": limit}
+        return build_request("GET", Page[Job], "jobs", query=query)
 
     @endpoint
     def get_job(self, job_id: int) -> ApiRequest[Job]:
@@ -47,14 +55,19 @@ class JobEndpoints:
         return build_request("GET", Job, "jobs", job_id)
 
     @endpoint
+    def get_job_tree(self, job_id: int) -> ApiRequest[list[JobTreeNode]]:
+        """Get a job with the child jobs below it, each after its parent."""
+        return build_request("GET", list[JobTreeNode], "jobs", job_id, "tree")
+
+    @endpoint
     def get_job_progress(self, job_id: int) -> ApiRequest[list[GroupProgress]]:
         """Get the progress of each group of a job."""
         return build_request("GET", list[GroupProgress], "jobs", job_id, "progress")
 
     @endpoint
-    def get_job_results(self, job_id: int) -> ApiRequest[list[JobResult]]:
-        """Get the results of the first tasks of a job without dependents, as text."""
-        return build_request("GET", list[JobResult], "jobs", job_id, "results")
+    def get_job_results(self, job_id: int, *, after: int = 0) -> ApiRequest[list[JobResult]]:
+        """Get up to 100 results of tasks of a job without dependents, after the task `after`; none is the end."""
+        return build_request("GET", list[JobResult], "jobs", job_id, "results", query={"after": after or None})
 
     @endpoint
     def list_job_events(self, job_id: int) -> ApiRequest[list[JobEvent]]:
@@ -78,9 +91,10 @@ class JobEndpoints:
         return build_request("POST", ReleasedTablesResponse, "jobs", job_id, "release")
 
     @endpoint
-    def rerun_job(self, job_id: int) -> ApiRequest[CreatedResponse]:
-        """Submit the tasks and arguments of a job as a new job."""
-        return build_request("POST", CreatedResponse, "jobs", job_id, "rerun")
+    def rerun_job(self, job_id: int, *, arguments: Mapping[str, object] | None = None) -> ApiRequest[CreatedResponse]:
+        """Submit the tasks and arguments of a job as a new job; with `arguments`, its function with these changes."""
+        body = {"arguments": dict(arguments or {})}
+        return build_request("POST", CreatedResponse, "jobs", job_id, "rerun", body=body)
 
     @endpoint
     def pause_job(self, job_id: int) -> ApiRequest[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import NoneType
 
-from aaiclick.api.workers import LimitsRequest, Queue, RetryPolicyRequest, TaskType
+from aaiclick.api.workers import LimitsRequest, Queue, QueueScale, RetryPolicyRequest, TaskType
 from aaiclick.client.endpoint import endpoint
 from aaiclick.client.requests import ApiRequest, build_request
 
@@ -16,6 +16,11 @@ class QueueEndpoints:
     def list_queues(self) -> ApiRequest[list[Queue]]:
         """List queues with the number of tasks in each state."""
         return build_request("GET", list[Queue], "queues")
+
+    @endpoint
+    def get_queue_scale(self, name: str) -> ApiRequest[QueueScale]:
+        """Return the load of a queue, for an autoscaler of its workers."""
+        return build_request("GET", QueueScale, "queues", name, "scale")
 
     @endpoint
     def set_queue_limits(self, name: str, limits: LimitsRequest) -> ApiRequest[None]:

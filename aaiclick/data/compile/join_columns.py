@@ -18,6 +18,8 @@ from aaiclick.data.types import DataType, supertype
 
 def check_columns_exist(names: Any, schema: Mapping[str, DataType]) -> None:
     for name in names:
+        if not isinstance(name, str):
+            raise DataTypeError(f"{name!r:.60} was passed where the name of a column is needed.")
         if name not in schema:
             raise column_not_found(name, schema)
 

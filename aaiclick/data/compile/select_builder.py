@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from sqlglot import exp
+
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions import FunctionKind
 from aaiclick.data.expressions.nodes import (
@@ -67,6 +69,17 @@ class SelectBuilder:
         """Whether another WHERE or GROUP BY can be added without a subquery."""
         return not self.is_sliced and self.group is None and not self.has_window
 
+    @property
+    def is_table(self) -> bool:
+        """Whether this is a table with some of its columns, which a join can use without a subquery."""
+        return (
+            isinstance(self.source, exp.Table)
+            and self.key is not None
+            and self.is_plain
+            and not (self.joins or self.where or self.checks)
+            and all(isinstance(node, Ref) for node in self.columns.values())
+        )
+
     def row_index(self) -> ExpressionNode | None:
         """Return the position of a row if it follows from the key."""
         if self.key is None:
@@ -96,6 +109,14 @@ class SelectBuilder:
             limit = rest if limit is None else min(limit, rest)
         self.offset += offset
         self.limit = limit
+
+
+def drop_repeated_keys(keys: list[SortKey]) -> list[SortKey]:
+    """Drop sort keys with the expression of an earlier one."""
+    nodes: dict[ExpressionNode, SortKey] = {}
+    for key in keys:
+        nodes.setdefault(key.node, key)
+    return list(nodes.values())
 
 
 def needs_index(nodes: list[ExpressionNode]) -> bool:

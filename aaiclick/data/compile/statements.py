@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.compiler import Compiler
+from aaiclick.data.compile.pruning import prune_columns
 from aaiclick.data.compile.relation_nodes import Relation
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.compile.sql import Expression
@@ -66,7 +67,7 @@ def compile_query(
 ) -> CompiledQuery:
     """Compile a relation to a SELECT; `arrow` casts columns to types that Arrow supports."""
     compiler = Compiler()
-    builder = compiler.compile_relation(relation)
+    builder = compiler.compile_relation(prune_columns(relation))
     tree = compiler.build_select(builder, ordered, cast_for_arrow if arrow else None)
     columns = tuple((name, node.type) for name, node in builder.columns.items())
     return CompiledQuery(sql.to_text(tree, pretty), compiler.parameters, compiler.settings, columns)
@@ -80,7 +81,7 @@ def compile_insert(
     A key that is already dense is reused; otherwise rows are numbered after the sort, in a single stream.
     """
     compiler = Compiler()
-    builder = compiler.compile_relation(relation)
+    builder = compiler.compile_relation(prune_columns(relation))
     columns = tuple((name, node.type) for name, node in builder.columns.items())
     extra_outputs = () if extra is None else (sql.with_alias(sql.number(extra[1]), extra[0]),)
     if builder.key is not None and builder.is_plain:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from aaiclick.data.compile import sql
+from aaiclick.data.compile.pruning import prune_columns
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.nullable_structures import build_tree
 from aaiclick.data.expressions.literals import bind_value
@@ -63,7 +64,7 @@ class ValueCompiler(ABC):
         if isinstance(node, Over):
             return self._compile_window(node)
         if isinstance(node, Scalar):
-            return exp.Paren(this=self.build_select(self.compile_relation(node.relation), ordered=False))
+            return exp.Paren(this=self.build_select(self.compile_relation(prune_columns(node.relation)), ordered=False))
         if isinstance(node, Membership):
             return self._compile_membership(node)
         if isinstance(node, Element):
@@ -73,7 +74,7 @@ class ValueCompiler(ABC):
         raise TypeError(node)
 
     def _compile_membership(self, node: Membership) -> Expression:
-        builder = self.compile_relation(node.relation)
+        builder = self.compile_relation(prune_columns(node.relation))
         ((name, column),) = builder.columns.items()
         value, builder.columns[name] = comparable_keys(node.value, column)
         self.settings["distributed_product_mode"] = "global"
@@ -167,6 +168,11 @@ class ValueCompiler(ABC):
 def canonical_key(node: ExpressionNode) -> ExpressionNode:
     """Return a key that equals another if their values do; ClickHouse compares the bits of floats."""
     return FunctionCall("_canonical", (node,)) if node.type.is_float and not isinstance(node, Literal) else node
+
+
+def nan_as_null(node: ExpressionNode) -> ExpressionNode:
+    """Return the key of an ASOF join: ClickHouse's binary search needs keys with an order."""
+    return FunctionCall("_null_where", (node, FunctionCall("is_nan", (node,)))) if node.type.is_float else node
 
 
 def comparable_keys(left: ExpressionNode, right: ExpressionNode) -> tuple[ExpressionNode, ExpressionNode]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Self
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.expression_base import ExpressionBase
 
 
+@check_methods
 class AggregateMethods(ExpressionBase):
     """Aggregates; NULLs are ignored except by `first`, `last` and `collect`."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import ConversionError, DataTypeError, check_integer
 from aaiclick.data.expressions.functions import FUNCTIONS, FunctionKind
 from aaiclick.data.expressions.functions.durations import SPAN_UNITS
@@ -45,6 +46,7 @@ RANGE_UNITS = (1, 1_000, 1_000_000)
 """ClickHouse limits ranges to 31 bits: wider ones are measured in milliseconds or seconds."""
 
 
+@check_methods
 class Column(ExpressionMethods):
     """An expression over the columns of the Object in which it is used."""
 
@@ -144,7 +146,7 @@ class Column(ExpressionMethods):
         missing = FunctionCall("is_null", (column,))
         frame = (f"{width // unit - 1} PRECEDING", "CURRENT ROW")
         over = Over(FunctionCall(function, (self.node,), params), (missing,), (key,), False, frame, unit="RANGE")
-        return self._derive(FunctionCall("_null_where", (missing, over)))
+        return self._derive(FunctionCall("_null_where", (over, missing)))
 
     def _apply_window(
         self,
@@ -343,22 +345,31 @@ def length() -> Column:
 
 def if_else(condition: Column, then: object, otherwise: object) -> Column:
     """Return `then` where the condition holds, `otherwise` elsewhere."""
+    if not hasattr(condition, "if_else"):
+        raise DataTypeError(f"The condition is {condition!r:.60}.", remedy='Compare a column: col("x") > 1.')
     return condition.if_else(then, otherwise)
 
 
 def case(*branches: tuple[Column, object], otherwise: object = None) -> Column:
     """Return the value of the first condition that holds: `case((col("x") > 1, "big"), otherwise="small")`."""
+    for branch in branches:
+        if not isinstance(branch, tuple | list) or len(branch) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
+            raise DataTypeError(f"A branch is {branch!r:.60}.", remedy='Use pairs: case((col("x") > 1, "big"), …).')
     nodes = [as_node(part) for branch in branches for part in branch]
     return Column(FunctionCall("case", (*nodes, as_node(otherwise))), "case")
 
 
 def coalesce(first: Column, *values: object) -> Column:
     """Return the first value that is not NULL."""
+    if not hasattr(first, "coalesce"):
+        raise DataTypeError(f"The first value is {first!r:.60}.", remedy='Use a column: coalesce(col("x"), 0).')
     return first.coalesce(*values)
 
 
 def array(*values: object) -> Column:
     """Combine several values of a row into an array."""
+    if not values:
+        raise DataTypeError("array needs at least one value.", remedy='For example array(col("x"), col("y")).')
     return Column(FunctionCall("array", tuple(as_node(value) for value in values)), "array")
 
 

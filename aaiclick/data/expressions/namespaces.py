@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import DataTypeError, check_integer, suggest_name
 from aaiclick.data.expressions.functions.durations import SPAN_UNITS
 from aaiclick.data.expressions.functions.nested import JSON_TYPES
@@ -33,6 +34,7 @@ class _MethodGroup(Generic[E]):
         return self._owner._apply_function(function, *args, params=params)  # pyright: ignore[reportPrivateUsage]
 
 
+@check_methods
 class TextMethods(_MethodGroup[E]):
     """String functions; lengths and positions count characters."""
 
@@ -77,7 +79,7 @@ class TextMethods(_MethodGroup[E]):
         return self._apply_function("replace", old, new)
 
     def slice(self, start: int, length: int | None = None) -> E:
-        return self._apply_function("slice", params=(int(start), None if length is None else int(length)))
+        return self._apply_function("slice", params=_slice_bounds(start, length))
 
     def reverse(self) -> E:
         return self._apply_function("str_reverse")
@@ -89,13 +91,16 @@ class TextMethods(_MethodGroup[E]):
         return self._apply_function("concat", *values)
 
     def split(self, separator: str) -> E:
+        """Split at a text; an empty one splits into characters."""
+        if separator == "":
+            return self._apply_function("extract_all", "(?s).")
         return self._apply_function("split", separator)
 
     def pad_start(self, width: int, fill: str = " ") -> E:
-        return self._apply_function("pad_start", fill, params=(int(width),))
+        return self._apply_function("pad_start", fill, params=(check_integer(width, "The width"),))
 
     def pad_end(self, width: int, fill: str = " ") -> E:
-        return self._apply_function("pad_end", fill, params=(int(width),))
+        return self._apply_function("pad_end", fill, params=(check_integer(width, "The width"),))
 
     def matches(self, pattern: str) -> E:
         """Whether a regular expression (RE2) matches anywhere."""
@@ -143,6 +148,7 @@ def _count_groups(pattern: str) -> int:
         return pattern.count("(")
 
 
+@check_methods
 class DateMethods(_MethodGroup[E]):
     """Date and datetime functions."""
 
@@ -246,6 +252,7 @@ def _check_unit(unit: str) -> str:
     return unit
 
 
+@check_methods
 class ListMethods(_MethodGroup[E]):
     """Array functions; positions count from 0, negative ones from the end."""
 
@@ -289,7 +296,7 @@ class ListMethods(_MethodGroup[E]):
         return self._apply_function("list_unique")
 
     def slice(self, start: int, length: int | None = None) -> E:
-        return self._apply_function("list_slice", params=(int(start), None if length is None else int(length)))
+        return self._apply_function("list_slice", params=_slice_bounds(start, length))
 
     def join(self, separator: str = "") -> E:
         return self._apply_function("list_join", separator)
@@ -311,7 +318,13 @@ class ListMethods(_MethodGroup[E]):
         if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
             raise DataTypeError(f"{function!r:.60} is not a function.", remedy="For example lambda x: x * 2.")
         label = f"e{next(_LABELS)}"
-        body = as_node(function(Column(Element(label), label)))
+        try:
+            body = as_node(function(Column(Element(label), label)))
+        except TypeError as error:
+            raise DataTypeError(
+                f"The function of {name.replace('_', '.')}(…) failed: {error}.",
+                remedy="It takes an expression and returns one, for example lambda x: x * 2.",
+            ) from error
         return self._owner._apply_lambda(name, body, label)  # pyright: ignore[reportPrivateUsage]
 
     def cosine_distance(self, other: object) -> E:
@@ -327,6 +340,7 @@ class ListMethods(_MethodGroup[E]):
         return self._apply_function("dot_product", other)
 
 
+@check_methods
 class MapMethods(_MethodGroup[E]):
     def keys(self) -> E:
         return self._apply_function("map_keys")
@@ -341,11 +355,13 @@ class MapMethods(_MethodGroup[E]):
         return self._apply_function("map_contains", key)
 
 
+@check_methods
 class StructMethods(_MethodGroup[E]):
     def field(self, name: str) -> E:
         return self._apply_function("field", params=(name,))
 
 
+@check_methods
 class JsonMethods(_MethodGroup[E]):
     """Functions of JSON text; a path consists of keys and positions (from 1)."""
 
@@ -361,9 +377,16 @@ class JsonMethods(_MethodGroup[E]):
         return self._apply_function("json_has", *path)
 
     def decode(self, dtype: str | type) -> E:
-        """Read JSON text as a type such as `"Array(Int64)"`; NULL, or an empty list or struct, if it does not fit."""
+        """Read JSON text as a type such as `"Array(Int64)"`; NULL if it does not fit, also for a value inside."""
         return self._apply_function("json_decode", params=(user_type(dtype),))
 
     def encode(self) -> E:
         """Encode the value as JSON text."""
         return self._apply_function("to_json")
+
+
+def _slice_bounds(start: int, length: int | None) -> tuple[int, int | None]:
+    start = check_integer(start, "The start")
+    if length is not None and check_integer(length, "The length") < 0:
+        raise DataTypeError(f"The length must not be negative, and is {length}.")
+    return start, None if length is None else check_integer(length, "The length")

@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Final, Self, cast
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import DataTypeError, check_integer
 from aaiclick.data.expressions.aggregate_methods import AggregateMethods
 from aaiclick.data.expressions.literals import to_micros
@@ -23,10 +24,12 @@ from aaiclick.data.expressions.window_methods import WindowMethods
 from aaiclick.data.types import user_type
 
 MAX_CONSTANT_EXPONENT = 64
+MAX_QUANTILES = 1_000
 UNCHANGED: Final = object()
 """Default of `replace`: values that are not replaced stay as they are."""
 
 
+@check_methods
 class ExpressionMethods(AggregateMethods, WindowMethods):
     """Operators and functions."""
 
@@ -156,7 +159,7 @@ class ExpressionMethods(AggregateMethods, WindowMethods):
     def __bool__(self) -> bool:
         raise DataTypeError(
             "An expression has no truth value before it runs.",
-            remedy="Use & | ~ instead of and, or, not; or read it with .data().",
+            remedy="Use & | ~ instead of and, or, not; read it with .data(); or compare: `rows is not None`.",
         )
 
     def __iter__(self) -> Any:
@@ -168,7 +171,7 @@ class ExpressionMethods(AggregateMethods, WindowMethods):
 
     def isin(self, values: Iterable[object]) -> Self:
         """Whether it is one of these values, or one of the values of an Object with one column."""
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(values, str | bytes | ExpressionMethods) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise DataTypeError(f"isin takes a list of values, not {values!r:.60}.", remedy="For example isin([1, 2]).")
         return self._apply_function("isin", [_canonical_value(value) for value in values])
 
@@ -224,7 +227,9 @@ class ExpressionMethods(AggregateMethods, WindowMethods):
 
     def qcut(self, quantiles: int | Sequence[float], labels: Sequence[object] | None = None) -> Self:
         """Number, from 0, or label of the range between quantiles; 4 divides the values into quarters."""
-        if isinstance(quantiles, int) and not isinstance(quantiles, bool):
+        if isinstance(quantiles, int):
+            if not 0 < quantiles <= MAX_QUANTILES:
+                raise DataTypeError(f"The number of ranges must lie between 1 and {MAX_QUANTILES}, not {quantiles}.")
             levels = [number / quantiles for number in range(1, quantiles)]
         else:
             levels = _check_increasing(quantiles, "The quantiles")

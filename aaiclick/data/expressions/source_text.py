@@ -16,8 +16,10 @@ from aaiclick.data.expressions.nodes import (
     Ref,
     RowIndex,
     Scalar,
+    SortKey,
 )
 from aaiclick.data.expressions.selectors import Selector
+from aaiclick.data.expressions.window_methods import CUMULATIVE, ROLLING
 from aaiclick.data.types import DataType
 
 _OPERATORS = {
@@ -45,7 +47,6 @@ _METHODS = {
     "str_reverse": "str.reverse", "date_diff": "dt.diff", "total_units": "dt.total", "field": "struct.field",
     "cosine_distance": "list.cosine_distance", "l2_distance": "list.l2_distance", "dot_product": "list.dot",
     "to_json": "json.encode", "replace_values": "replace", "arg_min": "argmin", "arg_max": "argmax",
-    "fill": "forward_fill",
 }  # fmt: skip
 _CONSTRUCTORS = {"len": "length()", "row_number": "row_number()"}
 
@@ -93,6 +94,8 @@ def _format_selector(node: Selector) -> str:
 
 def _format_call(node: FunctionCall) -> tuple[str, int]:
     function, args = node.function, node.args
+    if (derived := _format_derived(node)) is not None:
+        return derived, _CALL_PRECEDENCE
     if function in _OPERATORS:
         symbol, precedence = _OPERATORS[function]
         right = _format_value(node.params[0]) if function.endswith("_by") else _inner(args[1], precedence + 1)
@@ -130,21 +133,81 @@ def _method_name(function: str) -> str:
 
 
 def _format_window(node: Over) -> str:
-    call, text = node.call, _format_call(node.call)[0]
-    is_default_order = not node.order or (call.args and node.order[0].node == call.args[0])
-    if node.natural and node.frame is not None and call.kind is FunctionKind.AGGREGATE and not node.order:
-        start = node.frame[0].partition(" ")[0]
-        owner = _inner(call.args[0], _CALL_PRECEDENCE)
-        text = (
-            f"{owner}.cum_{call.function}()"
-            if start == "UNBOUNDED"
-            else f"{owner}.rolling({_quote(call.function)}, {int(start) + 1})"
-        )
+    """Return an aggregate or window function with its window, by the shortest method that has this window."""
+    call, frame = node.call, node.frame
+    is_ranking = call.function in ("rank", "dense_rank")
+    text, has_frame = _format_framed(node)
     options = [_format(part)[0] for part in node.partition]
-    if not is_default_order:
-        options.append(f"order_by=[{', '.join(_format(key.node)[0] for key in node.order)}]")
+    if node.order and not is_ranking:
+        options += _format_order(node.order)
+        if frame == CUMULATIVE and call.kind is FunctionKind.AGGREGATE:
+            text, has_frame = _format_call(call)[0], True
+    if frame is not None and not has_frame:
+        options.append(f"rows=({_format_bound(frame[0])}, {_format_bound(frame[1])})")
     is_plain_aggregate = call.kind is FunctionKind.AGGREGATE and not node.natural and not options
     return f"{text}.over({', '.join(options)})" if options or is_plain_aggregate else text
+
+
+def _format_framed(node: Over) -> tuple[str, bool]:
+    """Return the function without partition and order, and whether its name says its frame."""
+    call, frame = node.call, node.frame
+    owner = _inner(call.args[0], _CALL_PRECEDENCE) if call.args else ""
+    if call.function in ("rank", "dense_rank"):
+        options = ["dense=True"] * (call.function == "dense_rank")
+        options += ["descending=True"] * any(key.descending for key in node.order)
+        return f"{owner}.rank({', '.join(options)})", True
+    if call.function == "fill" and frame is not None:
+        limit = "" if frame == CUMULATIVE else _format_bound(frame[0])
+        return f"{owner}.{'backward' if node.reverse else 'forward'}_fill({limit})", True
+    if node.natural and not node.order and frame is not None and frame[1] == "CURRENT ROW":
+        if frame == CUMULATIVE and call.function in ("sum", "min", "max", "mean", "count"):
+            return f"{owner}.cum_{call.function}()", True
+        if frame != CUMULATIVE and call.function in ROLLING and call.params in ((), (1,)):
+            return f"{owner}.rolling({_quote(call.function)}, {int(_format_bound(frame[0])) + 1})", True
+    return _format_call(call)[0], call.kind is FunctionKind.WINDOW
+
+
+def _format_order(keys: tuple[SortKey, ...]) -> list[str]:
+    nodes = [_format(key.node)[0] for key in keys]
+    flags = [key.descending for key in keys]
+    columns = nodes[0] if len(nodes) == 1 else f"[{', '.join(nodes)}]"
+    return [f"order_by={columns}"] + ([f"descending={True if all(flags) else flags}"] if any(flags) else [])
+
+
+def _format_bound(bound: str) -> str:
+    number = bound.partition(" ")[0]
+    return {"UNBOUNDED": "None", "CURRENT": "0"}.get(number, number)
+
+
+def _format_range(node: Over, by: ExpressionNode) -> str:
+    """Return a rolling function of the rows within a range of a column."""
+    (key,) = node.order
+    unit = key.node.params[0] if isinstance(key.node, FunctionCall) else 1
+    width = (int(_format_bound((node.frame or CUMULATIVE)[0])) + 1) * unit
+    owner = _inner(node.call.args[0], _CALL_PRECEDENCE)
+    shown = _quote(f"{width // 1_000_000}s") if width % 1_000_000 == 0 else str(width)
+    text = f"{owner}.rolling({_quote(node.call.function)}, {shown}, by={_format(by)[0]})"
+    partition = [_format(part)[0] for part in node.partition[1:]]
+    return f"{text}.over({', '.join(partition)})" if partition else text
+
+
+def _format_derived(node: FunctionCall) -> str | None:
+    """Return the method that builds a call of several functions; None for other calls."""
+    args = node.args
+    if node.function == "interpolate":
+        return f"{_inner(args[0], _CALL_PRECEDENCE)}.interpolate()"
+    if node.function == "_ntile" and isinstance(args[1], Over):
+        options = [str(node.params[0])] + ["descending=True"] * args[1].order[0].descending
+        return f"{_inner(args[0], _CALL_PRECEDENCE)}.ntile({', '.join(options)})"
+    if node.function == "_null_where" and isinstance(args[0], Over) and isinstance(args[1], FunctionCall):
+        return _format_range(args[0], args[1].args[0])
+    if node.function == "truediv" and isinstance(args[0], FunctionCall):
+        below = args[0].args[0] if args[0].function == "sub" else None
+        is_share = isinstance(args[1], FunctionCall) and args[1].function == "greatest"
+        if is_share and isinstance(below, Over) and below.call.function == "rank":
+            rank = Over(below.call, below.partition, below.order, below.natural, below.frame)
+            return _format_window(rank).replace(".rank(", ".percent_rank(")
+    return None
 
 
 def _inner(node: ExpressionNode, precedence: int) -> str:

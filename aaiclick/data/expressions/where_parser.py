@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 from uuid import UUID
@@ -21,7 +21,7 @@ from sqlglot.tokens import Token, TokenType  # pyright: ignore[reportPrivateImpo
 from aaiclick.data.errors import DataError, WhereError, column_not_found, suggest_name
 from aaiclick.data.expressions.literals import literal_type
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Literal, Ref, bind_columns
-from aaiclick.data.types import DataType, quote_name, quote_text
+from aaiclick.data.types import DataType, quote_name, quote_text, zone_of
 
 BINARY: dict[type[exp.Expr], str] = {
     exp.And: "and", exp.Or: "or", exp.Xor: "xor", exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT:
@@ -330,7 +330,7 @@ def _coerce_literal(node: ExpressionNode, dtype: DataType) -> ExpressionNode:
         return node
     readers: dict[bool, Callable[[str], object]] = {
         dtype.is_date: date.fromisoformat,
-        dtype.is_temporal and not dtype.is_date: datetime.fromisoformat,
+        dtype.is_temporal and not dtype.is_date: _read_utc_datetime if zone_of(dtype) else datetime.fromisoformat,
         dtype.name == "UUID": UUID,
         dtype.is_decimal: Decimal,
     }
@@ -341,6 +341,11 @@ def _coerce_literal(node: ExpressionNode, dtype: DataType) -> ExpressionNode:
         return _literal_node(reader(node.value))
     except (ValueError, InvalidOperation):
         raise WhereError(f"{node.value!r} is not a {dtype}.", remedy="Write dates as '2024-01-31'.") from None
+
+
+def _read_utc_datetime(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # --- formatting --------------------------------------------------------------------------------------------------

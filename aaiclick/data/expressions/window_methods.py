@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
+from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import DataTypeError, check_integer
 from aaiclick.data.expressions.expression_base import ExpressionBase
 from aaiclick.data.expressions.intervals import parse_interval
@@ -13,6 +14,7 @@ CUMULATIVE = ("UNBOUNDED PRECEDING", "CURRENT ROW")
 ROLLING = ("sum", "mean", "min", "max", "count", "std", "var")
 
 
+@check_methods
 class WindowMethods(ExpressionBase):
     """Functions of the rows before and after; `.over("k")` computes them for the rows of each k."""
 

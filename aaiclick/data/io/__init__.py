@@ -12,14 +12,14 @@ In:
 - `byte_streams`: decompressed and transcoded streams
 - `formats`: file formats and compressions
 - `ssrf`: SSRF protection for downloads
-- `s3`: client for S3 and compatible stores
+- `s3_client`: client for S3 and compatible stores
 - `to_arrow`: Python values and Arrow tables to the stored form
 - `casting`: checks that appended values are not changed by a cast
 
 Both ways:
 
 - `literal_codec`: small values as text, stored with the task that returned them
-- `foreign_arrow`: Arrow streams that an untrusted process wrote
+- `untrusted_arrow`: Arrow streams that an untrusted process wrote
 - `literal_preview`: columns, rows and files of literals, without ClickHouse
 - `typed_values`: dates, enums, dataclasses and others as plain values, restored by annotation
 - `avro`: reader and writer of Avro
@@ -32,7 +32,7 @@ Next: aaiclick.data.runtime, which stores the rows and returns results.
 Out:
 
 - `from_arrow`: results to Python, pandas, polars and NumPy
-- `annotations`: Object arguments to the types that a function's annotations name
+- `argument_conversion`: Object arguments to the types that a function's annotations name
 - `bounded_reads`: results with limits on bytes, rows and values, as JSON
 - `json_values`: values to JSON-compatible values
 - `export`: export of Objects to files and S3

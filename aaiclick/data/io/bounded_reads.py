@@ -19,7 +19,7 @@ import pyarrow as pa
 from aaiclick.data.compile.statements import CompiledQuery
 from aaiclick.data.errors import QueryError
 from aaiclick.data.io.json_values import to_json
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 
 PIECE_VALUES = 10_000
 ROW_VALUES = 50_000
@@ -46,7 +46,7 @@ PREVIEW = ReadLimits(rows=1_000, bytes=8 << 20, values=100_000)
 
 
 async def read_bounded(
-    client: Client,
+    client: ClickHouseClient,
     text: str,
     parameters: Mapping[str, object] | None,
     settings: Mapping[str, object],

@@ -14,7 +14,7 @@ import pyarrow as pa
 from aaiclick.data.errors import DataError
 from aaiclick.data.io.file_writers import create_writer
 from aaiclick.data.io.formats import create_compressor, format_of
-from aaiclick.data.io.s3 import S3Access, S3Object, upload_object
+from aaiclick.data.io.s3_client import S3Access, S3Object, upload_object
 from aaiclick.data.runtime.execute import read_batches
 from aaiclick.data.runtime.tables import Columns
 

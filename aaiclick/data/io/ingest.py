@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aaiclick.data.arguments import check_arguments
+from aaiclick.data.awaitable import explain_await
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.create import assign_name
@@ -29,11 +31,10 @@ from aaiclick.data.io.file_readers import ArrowReader, FileReader, OrcReader, Pa
 from aaiclick.data.io.formats import FORMATS
 from aaiclick.data.io.input_files import FetchOptions, InputFile, Source, fetch_file, find_files
 from aaiclick.data.io.json_reader import JsonReader
-from aaiclick.data.io.s3 import S3Access
+from aaiclick.data.io.s3_client import S3Access
 from aaiclick.data.io.text_types import convert_text, infer_text_type
 from aaiclick.data.io.to_arrow import NullStructureError, conform_table
 from aaiclick.data.object import Object
-from aaiclick.data.pending import explain_await
 from aaiclick.data.runtime.tables import Columns, check_column_names, named_table
 from aaiclick.data.types import STRING, DataType, quote_name, supertype, user_type
 
@@ -44,6 +45,7 @@ PREVIEW_ROWS = 5
 Schema = Mapping[str, str | type]
 
 
+@check_arguments
 @explain_await
 async def create_object_from_file(
     source: Source,
@@ -75,6 +77,7 @@ async def create_object_from_file(
     return await assign_name(context, obj, name, replace)
 
 
+@check_arguments
 @explain_await
 async def preview_file(
     source: Source,

@@ -23,7 +23,15 @@ import aiohttp
 from aaiclick.data.errors import IngestError
 from aaiclick.data.io.byte_streams import PIECE_BYTES
 from aaiclick.data.io.formats import FORMATS, Decompressor, format_of
-from aaiclick.data.io.s3 import SCHEME, S3Access, S3Object, ServerBusyError, download_object, list_keys, split_address
+from aaiclick.data.io.s3_client import (
+    SCHEME,
+    S3Access,
+    S3Object,
+    ServerBusyError,
+    download_object,
+    list_keys,
+    split_address,
+)
 from aaiclick.data.io.ssrf import guarded_get, guarded_session, without_query
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -62,6 +70,8 @@ async def find_files(source: Source, format_name: str | None, options: FetchOpti
     """List the files of a path, a directory, a glob, a URL, an S3 prefix, or a list of these, in the order of names."""
     if isinstance(source, str | Path):
         files = await _find_one(str(source), format_name, options)
+    elif not isinstance(source, list | tuple):
+        raise IngestError(f"{source!r:.60} is not a file.", remedy="Use a path, a glob, a URL, or a list of these.")
     else:
         files = [file for item in source for file in await _find_one(str(item), format_name, options)]
     if not files:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from aaiclick.data.errors import ConversionError, IngestError
 from aaiclick.data.io.arrow_types import arrow_type
 from aaiclick.data.io.byte_streams import OpenFile, detect_encoding
 from aaiclick.data.io.file_readers import FileReader
-from aaiclick.data.io.nested_arrays import field_names, inner_types
-from aaiclick.data.io.text_types import convert_nested, infer_nested_type
+from aaiclick.data.io.nested_arrays import field_names, inner_arrays, inner_types
+from aaiclick.data.io.text_types import convert_nested, fit_floats, infer_nested_type
 from aaiclick.data.io.to_arrow import to_arrow_rows
 from aaiclick.data.types import DataType, iter_types, map_inner_types
 
@@ -30,6 +33,9 @@ SAMPLE_BYTES = 1 << 20
 BLOCK_BYTES = 4 << 20
 BATCH_ROWS = 10_000
 VALUE = "value"
+LONG_NUMBER = re.compile(rb"(?<![\w.])(?=[\d.]{16})\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])")
+"""Numbers with at least 16 digits, of which a Float64 may lose some."""
+
 TEXT_FORMS = ("Date", "Date32", "DateTime", "DateTime64", "UUID")
 
 
@@ -62,7 +68,7 @@ class JsonReader(FileReader):
 
     def _parse_lines(self, columns: Mapping[str, DataType]) -> Iterator[pa.Table]:
         schema = pa.schema([(name, _parsed_type(dtype)) for name, dtype in columns.items()])
-        row = 0
+        row, has_floats = 0, any(part.is_float for dtype in columns.values() for part in iter_types(dtype))
         with OpenFile(self._path, self._compression, self._encoding) as file:
             for block in _iter_blocks(file.stream):
                 try:
@@ -72,10 +78,33 @@ class JsonReader(FileReader):
                 except pa.ArrowInvalid:  # irregular lines: Python parses them, or says what is wrong
                     tables = _parse_rows(_iter_rows(io.BytesIO(block)), columns, row)
                 else:
-                    tables = iter([_convert_table(parsed, columns, row)])
+                    loses_digits = has_floats and _loses_digits(block, parsed)
+                    tables = (
+                        _parse_rows(_iter_rows(io.BytesIO(block)), columns, row)
+                        if loses_digits
+                        else iter([_convert_table(parsed, columns, row)])
+                    )
                 for table in tables:
                     yield table
                     row += table.num_rows
+
+
+def _loses_digits(block: bytes, parsed: pa.Table) -> bool:
+    """Whether a number of the block may have been rounded to a Float64; texts that look like one count too."""
+    numbers = pa.array([text.decode() for text in LONG_NUMBER.findall(block)], pa.string())
+    is_fraction = pc.match_substring_regex(numbers, r"[.eE]")
+    if not fit_floats(numbers.filter(is_fraction)):
+        return True
+    has_long_integers = len(numbers) > 0 and not pc.all(is_fraction).as_py()
+    return has_long_integers and any(_has_large_floats(chunk) for column in parsed.columns for chunk in column.chunks)
+
+
+def _has_large_floats(values: pa.Array) -> bool:
+    """Whether there are floats, also in lists and structs, from which on integers are not exact."""
+    if pa.types.is_floating(values.type):
+        return bool((np.abs(values.to_numpy(zero_copy_only=False)) >= 1 << 53).any())
+    is_nested = pa.types.is_list(values.type) or pa.types.is_struct(values.type)
+    return is_nested and any(map(_has_large_floats, inner_arrays(values)))
 
 
 # --- types -------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 import pyarrow as pa
 
 from aaiclick.data.errors import ColumnNameError, ConversionError
-from aaiclick.data.io.foreign_arrow import read_foreign_stream
 from aaiclick.data.io.to_arrow import ArrowRows, SingleValue, to_arrow_rows
+from aaiclick.data.io.untrusted_arrow import read_foreign_stream
 from aaiclick.data.runtime.tables import Shape, check_column_names
 from aaiclick.data.types import declared_text, is_encodable, parse_type
 

@@ -79,6 +79,8 @@ class PublicResolver(AbstractResolver):
             addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
         except OSError as error:
             raise IngestError(f"The host {host!r} cannot be resolved: {error.strerror}.") from None
+        except UnicodeError:  # a label is empty or has more than 63 characters
+            raise IngestError(f"The host {host!r:.80} is not a valid name.") from None
         for *_, sockaddr in addresses:
             check_address(str(sockaddr[0]), host)
         return [

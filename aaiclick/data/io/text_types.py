@@ -49,8 +49,6 @@ FLOAT_DIGITS = 15
 """Significant digits that every Float64 keeps; texts with more are checked one by one."""
 
 LONG_NUMBER = r"(\d\.?){16,}"
-VERY_LONG_NUMBER = r"(\d\.?){18,}"
-"""No Float64 needs more than 17 digits to be written exactly."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +118,8 @@ def _integer_type(texts: pa.Array) -> DataType | None:
 
 def _fraction_type(texts: pa.Array, rules: TextRules) -> DataType | None:
     is_finite = pc.match_substring_regex(texts, r"\d")
-    if not rules.prefers_decimals:
-        long_texts = texts.filter(pc.match_substring_regex(texts, LONG_NUMBER))
-        if all(map(_fits_float, cast("list[str]", long_texts.to_pylist()))):
-            return FLOAT64
+    if not rules.prefers_decimals and fit_floats(texts):
+        return FLOAT64
     if not pc.all(is_finite).as_py():
         return FLOAT64 if rules.prefers_decimals else None
     decimals = [Decimal(text).as_tuple() for text in cast("list[str]", texts.to_pylist())]
@@ -132,9 +128,11 @@ def _fraction_type(texts: pa.Array, rules: TextRules) -> DataType | None:
     return _sized_decimal(whole + scale, scale)
 
 
-def _fits_float(text: str) -> bool:
-    """Whether a number is what Float64 shows for it, so that no digit is lost."""
-    return Decimal(repr(float(text))) == Decimal(text)
+def fit_floats(texts: pa.Array) -> bool:
+    """Whether all numbers are what Float64 shows for them, so that no digit is lost."""
+    long_texts = cast("list[str]", texts.filter(pc.match_substring_regex(texts, LONG_NUMBER)).to_pylist())
+    differing = [text for text in long_texts if repr(float(text)) != text]
+    return all(Decimal(repr(float(text))) == Decimal(text) for text in differing)
 
 
 def _sized_decimal(precision: int, scale: int) -> DataType | None:
@@ -188,8 +186,8 @@ def _convert(texts: pa.Array, dtype: DataType, rules: TextRules) -> pa.Array:
         return texts.cast(arrow)
     if dtype.is_float or dtype.is_decimal:
         plain = _with_point(texts, rules)
-        if dtype.is_float:
-            _check_digits(plain)
+        if dtype.is_float and not fit_floats(plain):
+            raise ValueError
         return plain.cast(arrow)
     if dtype.is_date and rules.date_format:
         return _parse(texts, rules.date_format, pa.timestamp("s")).cast(arrow)
@@ -203,12 +201,6 @@ def _convert(texts: pa.Array, dtype: DataType, rules: TextRules) -> pa.Array:
 
 def _with_point(texts: pa.Array, rules: TextRules) -> pa.Array:
     return texts if rules.decimal == "." else pc.replace_substring(texts, rules.decimal, ".")
-
-
-def _check_digits(texts: pa.Array) -> None:
-    is_long = pc.match_substring_regex(texts, VERY_LONG_NUMBER)
-    if pc.any(is_long).as_py() and not all(map(_fits_float, texts.filter(is_long).to_pylist())):
-        raise ValueError
 
 
 def _parse(texts: pa.Array, format_text: str, arrow: pa.TimestampType) -> pa.Array:

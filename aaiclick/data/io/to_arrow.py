@@ -22,9 +22,10 @@ from aaiclick.data.errors import ConversionError
 from aaiclick.data.expressions.literals import zone_name
 from aaiclick.data.io.arrow_types import arrow_type, check_range, clickhouse_type
 from aaiclick.data.io.casting import find_mismatch
+from aaiclick.data.io.nested_arrays import field_names, inner_types
 from aaiclick.data.io.nullable_structures import to_storage, with_null_structures
 from aaiclick.data.runtime.tables import VALUE, Shape, check_column_names
-from aaiclick.data.types import DataType, user_type
+from aaiclick.data.types import DataType, iter_types, user_type
 
 Schema = Mapping[str, str | type]
 MAX_DEPTH = 60
@@ -99,8 +100,8 @@ def conform_batch(value: object, columns: tuple[tuple[str, DataType], ...], labe
         )
     _, values = _split_columns(value)
     names = [name for name, _ in columns]
-    if sorted(values) != sorted(names):
-        missing, extra = sorted(set(names) - set(values)), sorted(set(values) - set(names))
+    if set(values) != set(names):
+        missing, extra = sorted(set(names) - set(values)), sorted(set(values) - set(names), key=str)
         raise ConversionError(
             f"{label} has other columns: missing {missing}, unexpected {extra}.",
             remedy="Give each batch the same columns.",
@@ -366,8 +367,12 @@ def _from_python(name: str, values: list[object], requested: DataType | None) ->
     if requested is not None and requested.logical == "json":
         return _as_json(name, values)
     present = [value for value in values if value is not None]
-    if present and isinstance(present[0], Mapping | list | tuple) and not _is_regular(present):
-        return _as_json(name, values)
+    if present and isinstance(present[0], Mapping | list | tuple):
+        is_regular = _is_regular(present)
+        if requested is not None and requested.is_structure and (not is_regular or _has_map(requested)):
+            return _from_arrow(name, pa.chunked_array([_as_structures(name, values, requested)]), requested)
+        if not is_regular:
+            return _as_json(name, values)
     _check_single_type(name, present)
     if any(isinstance(value, Decimal) and not value.is_finite() for value in present):
         raise ConversionError(
@@ -378,6 +383,32 @@ def _from_python(name: str, values: list[object], requested: DataType | None) ->
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         return _wide_integers(name, values, requested, error)
     return _from_arrow(name, pa.chunked_array([array]), requested if requested is not None or present else None)
+
+
+def _has_map(dtype: DataType) -> bool:
+    return any(part.name == "Map" for part in iter_types(dtype))
+
+
+def _as_structures(name: str, values: list[object], dtype: DataType) -> pa.Array:
+    """Convert lists and dicts to a requested type; a field that the type does not have is an error."""
+
+    def convert(value: Any, part: DataType) -> object:
+        if value is None or not part.is_structure:
+            return value
+        if part.name == "Array":
+            return [convert(element, part.element) for element in value]
+        if part.name == "Map":
+            return [(key, convert(element, part.args[1])) for key, element in value.items()]
+        fields = dict(zip(field_names(part), inner_types(part), strict=True))
+        unknown = next((key for key in value if key not in fields), None)
+        if unknown is not None:
+            raise ConversionError(f"Column {name!r} has the field {unknown!r}, which {dtype} does not have.")
+        return {key: convert(value.get(key), inner) for key, inner in fields.items()}
+
+    try:
+        return pa.array([convert(value, dtype) for value in values], arrow_type(dtype))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, AttributeError) as error:
+        raise ConversionError(f"Column {name!r} is not {dtype}: {error}.", remedy="Change schema=.") from None
 
 
 def _wide_integers(

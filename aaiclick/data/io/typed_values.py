@@ -158,6 +158,26 @@ def contains_typed_value(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def iter_other_keys(value: object) -> Iterator[object]:
+    """Keys of the dicts in a value that are not text."""
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        yield from (key for key in fields if not isinstance(key, str))
+        for item in fields.values():
+            yield from iter_other_keys(item)
+    elif isinstance(value, list | tuple):
+        for item in _iter_unlike(cast("Iterable[object]", value)):
+            yield from iter_other_keys(item)
+
+
+def return_annotation_of(function: Callable[..., object]) -> Any:
+    """Annotation of the returned value, as a type where it can be resolved; None where there is none."""
+    try:
+        return typing.get_type_hints(function).get("return")
+    except Exception:  # noqa: BLE001  (an annotation may be any code)
+        return None
+
+
 def _iter_unlike(items: Iterable[object]) -> Iterator[object]:
     """Yield the items that are not scalars of JSON: lists of a million numbers are skipped by their types."""
     return iter(()) if set(map(type, items)) <= _JSON_SCALARS else iter(items)

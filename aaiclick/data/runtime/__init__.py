@@ -2,7 +2,7 @@
 
 - `tables`: tables of Objects: names, definitions and reference handles
 - `literal_rows`: rows of a small Object that is not stored as a table
-- `layout`: statements that create, alter and drop tables on a single server
+- `table_layout`: statements that create, alter and drop tables on a single server
 - `cluster`: the same for a cluster: local tables and one Distributed table
 - `append`: atomic append by concurrent writers
 - `parallel_write`: writes of many processes to one table, with retries

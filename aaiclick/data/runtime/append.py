@@ -26,7 +26,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from aaiclick.data.errors import DataError, ObjectNotFoundError, QueryError
-from aaiclick.data.runtime.layout import DIFFERENT_STRUCTURE
+from aaiclick.data.runtime.table_layout import DIFFERENT_STRUCTURE
 from aaiclick.data.runtime.tables import ADD_SOURCE
 from aaiclick.data.types import quote_name
 

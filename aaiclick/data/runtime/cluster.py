@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.data.compile.relation_nodes import Relation, Scan, iter_scans
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.errors import DataError, ObjectNotFoundError
-from aaiclick.data.runtime.layout import Layout, attach_statement
+from aaiclick.data.runtime.table_layout import Layout, attach_statement
 from aaiclick.data.runtime.tables import ADD_SOURCE, SOURCE, Columns, Shape, Table, create_statement
 from aaiclick.data.types import quote_name, quote_text
 from aaiclick.errors import AaiclickError, SettingsError
 
 if TYPE_CHECKING:
-    from aaiclick.data.runtime.clickhouse_client import Client
+    from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 
 RANGE_ROWS = 100_000
 """Rows per range: the default chunk size of a map, so that a chunk is on one node."""
@@ -99,7 +99,7 @@ class ClusterLayout(Layout):
 
     settings = SETTINGS
 
-    def __init__(self, client: Client, nodes: Sequence[Client]) -> None:
+    def __init__(self, client: ClickHouseClient, nodes: Sequence[ClickHouseClient]) -> None:
         super().__init__(client)
         self.nodes = nodes
         names = {"cluster": quote_text(client.endpoint.cluster), "local_of": _LOCAL_OF}
@@ -218,7 +218,7 @@ class ClusterLayout(Layout):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def find_single_node(self, relation: Relation) -> tuple[Client, Relation] | None:
+    async def find_single_node(self, relation: Relation) -> tuple[ClickHouseClient, Relation] | None:
         """Return the node that has all rows of a relation, and the relation over its local tables, or None."""
         scans = list(iter_scans(relation))
         shards = {_find_shard(scan, len(self.nodes)) for scan in scans}
@@ -258,9 +258,9 @@ def _with_local_tables(relation: Relation, local_tables: Mapping[Table, Table]) 
 # --- which node has which shard -----------------------------------------------------------------------------------
 
 
-async def sort_by_shard(clients: Sequence[Client], cluster: str) -> list[Client]:
+async def sort_by_shard(clients: Sequence[ClickHouseClient], cluster: str) -> list[ClickHouseClient]:
     """Sort the nodes by shard number; raises SettingsError if Objects cannot be distributed over the cluster."""
-    clients_by_shard: dict[int, Client] = {}
+    clients_by_shard: dict[int, ClickHouseClient] = {}
     for client in clients:
         answer = await client.read_text(_SHARDS, {"c": cluster})
         rows: list[dict[str, int]] = answer.to_pylist()
@@ -271,7 +271,7 @@ async def sort_by_shard(clients: Sequence[Client], cluster: str) -> list[Client]
     return [clients_by_shard[number] for number in sorted(clients_by_shard)]
 
 
-def _check_shards(rows: Sequence[Mapping[str, int]], client: Client, shards: int, cluster: str) -> None:
+def _check_shards(rows: Sequence[Mapping[str, int]], client: ClickHouseClient, shards: int, cluster: str) -> None:
     address = f"{client.endpoint.host}:{client.endpoint.port}"
     if not rows:
         raise _cluster_error(

@@ -29,7 +29,7 @@ from aaiclick.data.errors import LengthError, ObjectNotFoundError, QueryError
 from aaiclick.data.expressions.nodes import Ref
 from aaiclick.data.io.from_arrow import normalise, normalise_batch
 from aaiclick.data.runtime.chunk_boundaries import with_start_key
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.cluster import ClusterLayout
 from aaiclick.data.runtime.tables import Columns, Shape, Table
 
@@ -148,7 +148,7 @@ async def _read_from_single_node(
 
 
 async def _read_from(
-    context: DataContext, client: Client, relation: Relation, ordered: bool
+    context: DataContext, client: ClickHouseClient, relation: Relation, ordered: bool
 ) -> tuple[pa.Table, CompiledQuery]:
     query = compile_query(relation, ordered=ordered, arrow=True)
     return await _explain_length_mismatch(context, relation, client.read_query(query, context.query_id())), query

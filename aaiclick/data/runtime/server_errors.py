@@ -12,6 +12,7 @@ from aiohttp import ClientPayloadError
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from aaiclick.data.errors import PERMANENT_ERROR_CODES, ObjectNotFoundError, QueryError
+from aaiclick.data.expressions.functions.aggregates import WIDE_OVERFLOW
 from aaiclick.data.expressions.functions.arithmetic import DECIMAL_OVERFLOW
 from aaiclick.data.expressions.functions.casts import CAST_FAILED
 from aaiclick.data.expressions.functions.durations import LOST_DIGITS
@@ -52,6 +53,7 @@ OVERLOAD = frozenset({
 CANNOT_CONVERT_TYPE, THROW_IF, DECIMAL_OVERFLOW_CODE = 70, 395, 407
 _THROWN = {
     DECIMAL_OVERFLOW: ("A Decimal has too many digits for its type.", "Cast to Decimal(38, …) or to float."),
+    WIDE_OVERFLOW: ("A sum does not fit its type of 256 bits.", "Cast to float first."),
     POWER_OVERFLOW: ("An integer power does not fit Int64, or its exponent is negative.", "Cast one side to float."),
     OUT_OF_RANGE: (
         "A date or datetime lies outside of 1900 to 2299.",
@@ -71,6 +73,9 @@ _THROWN = {
 
 _FAILED_CAST = re.compile(CAST_FAILED + r": (.+?) to (.+?)(?:: while executing|: In scope|$)")
 _UNSAFE_CONVERSION = re.compile(r"into type (U?Int\d+)|accurateCast.*'(?:Nullable\()?(U?Int\d+)\)?'", re.DOTALL)
+
+ILLEGAL_AGGREGATION = 184
+_HIDDEN_COLUMN = "An alias hides the column of the same name: rename the alias, or write the column as TABLE.COLUMN"
 
 MEMORY_LIMIT_EXCEEDED = 241
 _SHARED_MEMORY = re.compile(r"\((?:total|for user)\)|\buser memory limit", re.IGNORECASE)
@@ -128,6 +133,8 @@ def _classify_error(code: int, message: str, endpoint: ClickHouseEndpoint, text:
     if value_error is not None:
         value_error.code = code
         return value_error
+    if code == ILLEGAL_AGGREGATION and "inside another aggregate" in message:
+        message += f". {_HIDDEN_COLUMN}"
     permanence = " The query itself is at fault: a retry will fail too." if code in PERMANENT_ERROR_CODES else ""
     result = QueryError(f"ClickHouse refused the query: {message}.", remedy=f"Its error code is {code}.{permanence}")
     result.code = code

@@ -4,6 +4,7 @@
 - `attempt`: interface of a running attempt, and its implementation for PostgreSQL
 - `postgres`: calls functions of the store
 - `http`: sends requests to a server, which calls the same functions of the store
+- `schedule_requests`: requests that create schedules
 - `http_client`: HTTP client, shared by all gateways of an event loop
 
 Next: aaiclick.store.engine.queue; over HTTP, aaiclick.server.routes.worker_api comes first.

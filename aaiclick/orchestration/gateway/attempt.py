@@ -11,19 +11,19 @@ from uuid import UUID
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.orchestration.connection_pool import ConnectionPool, shared_pool
-from aaiclick.store.catalog import runs
-from aaiclick.store.engine import queries
+from aaiclick.store.catalog import definition_runs
+from aaiclick.store.engine import queries, result_cache
 from aaiclick.store.engine.leases import Lease
-from aaiclick.store.engine.plan import Plan
+from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job
-from aaiclick.store.tables import literals
+from aaiclick.store.tables import literal_results
 from aaiclick.store.tenancy import secrets
 from aaiclick.store.tenancy.secrets import Secret
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,11 @@ class StagedTable:
     ticket: int
     table: str
     rows: int
+    publishes: int | None = None
+    """Publications of the generation that data tests have read."""
+
+
+PublishDirectly = Callable[["Connection"], Awaitable[definition_runs.PublishOutcome]]
 
 
 class AttemptGateway(ABC):
@@ -71,11 +76,17 @@ class AttemptGateway(ABC):
         """Results of the tasks of a group of the same job, ordered by task id."""
 
     @abstractmethod
+    async def find_cached_result(
+        self, key: str, max_age_seconds: float | None, refused: Sequence[int]
+    ) -> queries.TaskResult | None:
+        """Result of another task with the cache key, not of `refused`; None: this attempt computes it."""
+
+    @abstractmethod
     async def load_literals(self, table_ids: Sequence[str]) -> Mapping[str, str]:
         """Encoded literals of the organisation by table id; tables are left out."""
 
     @abstractmethod
-    async def reserve_literal(self, table_id: str) -> literals.Reservation:
+    async def reserve_literal(self, table_id: str) -> literal_results.Reservation:
         """Request to create the table of a literal."""
 
     @abstractmethod
@@ -92,7 +103,7 @@ class AttemptGateway(ABC):
     # --- tasks of DAGs ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def load_definition(self, definition_id: UUID) -> runs.Definition | None: ...
+    async def load_definition(self, definition_id: UUID) -> definition_runs.Definition | None: ...
 
     @abstractmethod
     async def take_ticket(self) -> int:
@@ -104,14 +115,14 @@ class AttemptGateway(ABC):
     @abstractmethod
     async def list_partitions(
         self, generation: UUID, keys: Sequence[str] | None = None
-    ) -> dict[str, runs.Partition]: ...
+    ) -> dict[str, definition_runs.Partition]: ...
 
     @abstractmethod
     async def input_digest(self, generation: UUID) -> str: ...
 
     @abstractmethod
-    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:
-        """Publish staged rows: by `publish`, or by the server. False if newer rows are there; raises LeaseLost."""
+    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> definition_runs.PublishOutcome:
+        """Publish staged rows: by `publish`, or by the server; raises LeaseLost."""
 
     @abstractmethod
     async def emit_updates(self, effects: str, cursor: str) -> None:
@@ -124,8 +135,7 @@ class PostgresAttemptGateway(AttemptGateway):
     has_database = True
 
     def __init__(self, endpoint: PostgresEndpoint, lease: Lease, org_id: UUID, job_id: int | None) -> None:
-        super().__init__(lease, org_id, job_id)
-        self._endpoint = endpoint
+        self.lease, self.org_id, self.job_id, self._endpoint = lease, org_id, job_id, endpoint
 
     @property
     def _pool(self) -> ConnectionPool:
@@ -158,52 +168,62 @@ class PostgresAttemptGateway(AttemptGateway):
         async with self.connection() as connection:
             return await queries.load_group_results(connection, group_id, self.job_id)
 
+    async def find_cached_result(
+        self, key: str, max_age_seconds: float | None, refused: Sequence[int]
+    ) -> queries.TaskResult | None:
+        async with self.connection() as connection:
+            return await result_cache.find_cached_result(
+                connection, self.org_id, key, self.lease, max_age_seconds, refused
+            )
+
     async def load_literals(self, table_ids: Sequence[str]) -> Mapping[str, str]:
         async with self.connection() as connection:
-            return await literals.load_literals(connection, table_ids, self.org_id)
+            return await literal_results.load_literals(connection, table_ids, self.org_id)
 
-    async def reserve_literal(self, table_id: str) -> literals.Reservation:
+    async def reserve_literal(self, table_id: str) -> literal_results.Reservation:
         async with self.connection() as connection:
-            return await literals.reserve_literal_table(connection, table_id, self.org_id)
+            return await literal_results.reserve_literal_table(connection, table_id, self.org_id)
 
     async def replace_literal(self, table_id: str) -> None:
         async with self.connection() as connection:
-            await literals.replace_literal(connection, table_id, self.org_id)
+            await literal_results.replace_literal(connection, table_id, self.org_id)
 
     async def abandon_literal(self, table_id: str) -> None:
         async with self.connection() as connection:
-            await literals.abandon_literal_table(connection, table_id, self.org_id)
+            await literal_results.abandon_literal_table(connection, table_id, self.org_id)
 
     async def read_secrets(self, names: Sequence[str]) -> list[Secret]:
         async with self.connection() as connection:
             return await secrets.load_task_secrets(connection, self.lease, names)
 
-    async def load_definition(self, definition_id: UUID) -> runs.Definition | None:
+    async def load_definition(self, definition_id: UUID) -> definition_runs.Definition | None:
         async with self.connection() as connection:
-            definition = await runs.load_definition(connection, definition_id)
+            definition = await definition_runs.load_definition(connection, definition_id)
         # The id comes from task arguments, which are untrusted.
         return definition if definition is not None and definition.org_id == self.org_id else None
 
     async def take_ticket(self) -> int:
         async with self.connection() as connection:
-            return await runs.take_ticket(connection)
+            return await definition_runs.take_ticket(connection)
 
     async def get_state(self, definition_id: UUID, key: str) -> dict[str, object] | None:
         async with self.connection() as connection:
-            return await runs.get_state(connection, self.org_id, definition_id, key)
+            return await definition_runs.get_state(connection, self.org_id, definition_id, key)
 
-    async def list_partitions(self, generation: UUID, keys: Sequence[str] | None = None) -> dict[str, runs.Partition]:
+    async def list_partitions(
+        self, generation: UUID, keys: Sequence[str] | None = None
+    ) -> dict[str, definition_runs.Partition]:
         async with self.connection() as connection:
-            return await runs.load_partitions(connection, generation, keys)
+            return await definition_runs.load_partitions(connection, generation, keys)
 
     async def input_digest(self, generation: UUID) -> str:
         async with self.connection() as connection:
-            return await runs.load_input_digest(connection, generation)
+            return await definition_runs.load_input_digest(connection, generation)
 
-    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:  # noqa: ARG002
+    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> definition_runs.PublishOutcome:  # noqa: ARG002
         async with self.connection() as connection:
             return await publish(connection)
 
     async def emit_updates(self, effects: str, cursor: str) -> None:
         async with self.connection() as connection:
-            await runs.emit_updates(connection, self.lease, effects, cursor)
+            await definition_runs.emit_updates(connection, self.lease, effects, cursor)

@@ -13,18 +13,16 @@ from uuid import UUID
 import asyncpg
 
 from aaiclick.endpoints import ClickHouseEndpoint
-from aaiclick.errors import AaiclickError, ConflictError, RequestError, SubmitError
+from aaiclick.errors import ConflictError, RequestError, SubmitError
 from aaiclick.store.engine import worker_leases
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
     from aaiclick.api.worker_protocol.claims import ClickHouseAccess
+    from aaiclick.orchestration.function_registry import ModuleJobs
     from aaiclick.orchestration.gateway.attempt import AttemptGateway
-    from aaiclick.store.connections import Connection
-
-CONNECTION_ERRORS = (AaiclickError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""Raised when PostgreSQL or the server restarts, refuses or is unreachable. Workers reconnect and retry."""
+    from aaiclick.store.postgres_connections import Connection
 
 REJECTED_ERRORS = (
     asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError,
@@ -56,6 +54,8 @@ class Registration:
     queues: Sequence[str] = ()
     log_directory: Path | None = None
     """Ignored by a server, which stores the logs that its workers send in its own directory."""
+    code_version: str | None = None
+    code_modules: Sequence[str] = ()
 
 
 class GatewayConnection(ABC):
@@ -100,20 +100,27 @@ class GatewayConnection(ABC):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-    ) -> tuple[set[int], Sequence[Claim]]:
-        """Acknowledge outcomes and claim up to `limit` tasks; returns the accepted task ids and the claims."""
+        on_claimed: Callable[[Sequence[Claim]], None],
+    ) -> set[int]:
+        """Acknowledge outcomes and claim up to `limit` tasks; returns the accepted task ids.
+
+        `on_claimed` receives the claims, possibly before the acknowledgement is durable.
+        """
 
     @abstractmethod
     async def seconds_to_next_due(self) -> float | None:
         """Seconds until the next scheduled task is due; None if there is none or it is unknown."""
 
     @abstractmethod
-    async def mark_running(self, leases: Sequence[Lease]) -> None:
-        """Set tasks to RUNNING."""
+    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
+        """Set tasks to RUNNING; returns the ids of those with valid leases."""
 
     @abstractmethod
-    async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
-        """Add to the counters of the worker's row and of queues."""
+    async def add_counts(self, worker_id: int, report: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
+        """Add to the counters of the worker's row and of at most MAX_REPORTED_QUEUES queues.
+
+        A report with a number that is not higher than the worker's last one changes nothing.
+        """
 
     @abstractmethod
     async def held_leases(self, worker_id: int) -> list[worker_leases.HeldLease]:
@@ -131,6 +138,10 @@ class GatewayConnection(ABC):
 
     @abstractmethod
     async def register_worker(self, worker: Registration) -> None: ...
+
+    @abstractmethod
+    async def register_functions(self, jobs: ModuleJobs) -> None:
+        """Store the `@job` functions that this worker has imported, and their schedules."""
 
     @abstractmethod
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -29,6 +29,7 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest, TaskEffects
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
+    CachedResultRequest,
     LiteralsRequest,
     LogRequest,
     NameTableRequest,
@@ -39,9 +40,12 @@ from aaiclick.api.worker_protocol.tasks import (
     TablesRequest,
 )
 from aaiclick.api.worker_protocol.workers import (
+    MAX_CODE_MODULES,
     CountsRequest,
+    ModuleFunction,
     OverdueRequest,
     QueueCounts,
+    RegisterFunctionsRequest,
     RegisterRequest,
     RenewLeasesRequest,
     RunLoopsRequest,
@@ -51,34 +55,35 @@ from aaiclick.api.worker_protocol.workers import (
 )
 from aaiclick.endpoints import ClickHouseEndpoint, ServerEndpoint
 from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError, UnreachableError
-from aaiclick.orchestration.gateway.attempt import AttemptGateway, StagedTable
+from aaiclick.orchestration.function_registry import ModuleJobs
+from aaiclick.orchestration.gateway.attempt import AttemptGateway, PublishDirectly, StagedTable
 from aaiclick.orchestration.gateway.base import (
-    CONNECTION_ERRORS,
     GatewayConnection,
     Registration,
     TableRequest,
     WorkerGateway,
 )
 from aaiclick.orchestration.gateway.http_client import WorkerApiClient, worker_api_client
-from aaiclick.store.catalog import runs
+from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
+from aaiclick.store.catalog import definition_runs
 from aaiclick.store.engine import queries, worker_leases
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
-from aaiclick.store.engine.plan import Plan
+from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 from aaiclick.store.tables import table_references
-from aaiclick.store.tables.literals import Reservation
+from aaiclick.store.tables.literal_results import Reservation
 from aaiclick.store.tenancy.secrets import Secret
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 WAIT_SECONDS = 25.0
 PAUSE_SECONDS = 1.0
 LOG_CHUNK_BYTES = 1_000_000
 """Size of one log request."""
-QUEUES_PER_REQUEST = 1_000
 
 
 def no_database_error() -> AaiclickError:
@@ -136,7 +141,8 @@ class HttpGatewayConnection(GatewayConnection):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-    ) -> tuple[set[int], Sequence[Claim]]:
+        on_claimed: Callable[[Sequence[Claim]], None],
+    ) -> set[int]:
         request = ExchangeRequest(
             worker_id=worker_id,
             completed=[CompleteRequest.from_success(success) for success in successes],
@@ -149,23 +155,22 @@ class HttpGatewayConnection(GatewayConnection):
         response = await self._call(endpoints.EXCHANGE, request)
         if response.tasks:
             self._client.clickhouse_access = response
-        return set(response.accepted), response.tasks
+        on_claimed(response.tasks)
+        return set(response.accepted)
 
     async def seconds_to_next_due(self) -> float | None:
         """Unknown: due times of other organisations are not disclosed, so the worker polls every second."""
         return None
 
-    async def mark_running(self, leases: Sequence[Lease]) -> None:
-        await self._call(endpoints.START, LeasesRequest(leases=list(leases)))
+    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
+        return (await self._call(endpoints.START, LeasesRequest(leases=list(leases)))).ids
 
-    async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
+    async def add_counts(self, worker_id: int, report: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
         queues = [  # all of one org
             QueueCounts(queue=queue, completed=tally.completed, failed=tally.failed)
             for (_, queue), tally in tallies.items()
         ]
-        for start in range(0, len(queues), QUEUES_PER_REQUEST):
-            part = queues[start : start + QUEUES_PER_REQUEST]
-            await self._call(endpoints.ADD_COUNTS, CountsRequest(worker_id=worker_id, queues=part))
+        await self._call(endpoints.ADD_COUNTS, CountsRequest(worker_id=worker_id, report=report, queues=queues))
 
     async def held_leases(self, worker_id: int) -> list[worker_leases.HeldLease]:
         return (await self._call(endpoints.LIST_HELD_TASKS, WorkerRequest(worker_id=worker_id))).tasks
@@ -206,8 +211,18 @@ class HttpGatewayConnection(GatewayConnection):
             pool_size=worker.pool_size,
             version=worker.version,
             queues=list(worker.queues),
+            code_version=worker.code_version,
+            code_modules=list(worker.code_modules[:MAX_CODE_MODULES]),
         )
         await self._call(endpoints.REGISTER_WORKER, request)
+
+    async def register_functions(self, jobs: ModuleJobs) -> None:
+        request = RegisterFunctionsRequest(
+            modules=list(jobs.modules),
+            functions=[ModuleFunction.from_fields(function) for function in jobs.functions],
+            schedules=[make_schedule_request(new) for new in jobs.schedules],
+        )
+        await self._call(endpoints.REGISTER_FUNCTIONS, request)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
         request = RenewLeasesRequest(worker_ids=list(worker_ids), lease_seconds=lease_seconds)
@@ -299,6 +314,13 @@ class HttpAttemptGateway(AttemptGateway):
         request = ResultsRequest(lease=self.lease, group_id=group_id)
         return (await self._call(endpoints.GET_RESULTS, request)).results
 
+    async def find_cached_result(
+        self, key: str, max_age_seconds: float | None, refused: Sequence[int]
+    ) -> queries.TaskResult | None:
+        request = CachedResultRequest(lease=self.lease, key=key, max_age_seconds=max_age_seconds, refused=list(refused))
+        results = (await self._call(endpoints.FIND_CACHED_RESULT, request)).results
+        return results[0] if results else None
+
     async def load_literals(self, table_ids: Sequence[str]) -> Mapping[str, str]:
         request = LiteralsRequest(lease=self.lease, tables=list(table_ids))
         return (await self._call(endpoints.LOAD_LITERALS, request)).literals
@@ -319,7 +341,7 @@ class HttpAttemptGateway(AttemptGateway):
         request = SecretsRequest(lease=self.lease, names=list(names))
         return (await self._call(endpoints.READ_SECRETS, request)).secrets
 
-    async def load_definition(self, definition_id: UUID) -> runs.Definition | None:
+    async def load_definition(self, definition_id: UUID) -> definition_runs.Definition | None:
         request = DefinitionRequest(lease=self.lease, definition=definition_id)
         return (await self._call(endpoints.GET_DEFINITION, request)).definition
 
@@ -330,7 +352,9 @@ class HttpAttemptGateway(AttemptGateway):
         request = StateRequest(lease=self.lease, definition=definition_id, key=key)
         return (await self._call(endpoints.GET_STATE, request)).state
 
-    async def list_partitions(self, generation: UUID, keys: Sequence[str] | None = None) -> dict[str, runs.Partition]:
+    async def list_partitions(
+        self, generation: UUID, keys: Sequence[str] | None = None
+    ) -> dict[str, definition_runs.Partition]:
         request = PartitionsRequest(lease=self.lease, generation=generation, keys=None if keys is None else list(keys))
         partitions = (await self._call(endpoints.LIST_PARTITIONS, request)).partitions
         return {partition.partition_key: partition for partition in partitions}
@@ -339,9 +363,9 @@ class HttpAttemptGateway(AttemptGateway):
         request = GenerationRequest(lease=self.lease, generation=generation)
         return (await self._call(endpoints.GET_DIGEST, request)).digest
 
-    async def publish_table(self, staged: StagedTable, publish: Callable[[Connection], Awaitable[bool]]) -> bool:  # noqa: ARG002
+    async def publish_table(self, staged: StagedTable, publish: PublishDirectly) -> definition_runs.PublishOutcome:  # noqa: ARG002
         request = PublishRequest(lease=self.lease, **asdict(staged))
-        return (await self._call(endpoints.PUBLISH, request)).published
+        return (await self._call(endpoints.PUBLISH, request)).outcome
 
     async def emit_updates(self, effects: str, cursor: str) -> None:
         request = EmitRequest(lease=self.lease, cursor=cursor, effects=TaskEffects.model_validate_json(effects))

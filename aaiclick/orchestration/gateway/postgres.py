@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError
+from aaiclick.orchestration.function_registry import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.gateway.attempt import AttemptGateway, PostgresAttemptGateway
 from aaiclick.orchestration.gateway.base import (
-    CONNECTION_ERRORS,
     GatewayConnection,
     Registration,
     TableRequest,
@@ -22,15 +22,16 @@ from aaiclick.orchestration.gateway.base import (
 from aaiclick.orchestration.loops import leader
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.tenant_databases import TenantDatabases
-from aaiclick.store import connections
-from aaiclick.store.connections import connect
+from aaiclick.store import postgres_connections
 from aaiclick.store.engine import queue, worker_leases, workers
 from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
     from aaiclick.api.worker_protocol.claims import ClickHouseAccess
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 class PostgresGatewayConnection(GatewayConnection):
@@ -85,8 +86,9 @@ class PostgresGatewayConnection(GatewayConnection):
         limit: int,
         queues: Sequence[str],
         lease_seconds: float,
-    ) -> tuple[set[int], Sequence[Claim]]:
-        return await queue.acknowledge_and_claim(
+        on_claimed: Callable[[Sequence[Claim]], None],
+    ) -> set[int]:
+        accepted, _ = await queue.acknowledge_and_claim(
             self._connection,
             worker_id=worker_id,
             successes=successes,
@@ -95,16 +97,18 @@ class PostgresGatewayConnection(GatewayConnection):
             limit=limit,
             queues=queues,
             lease_seconds=lease_seconds,
+            on_claimed=on_claimed,
         )
+        return accepted
 
     async def seconds_to_next_due(self) -> float | None:
         return await queue.seconds_to_next_due(self._connection)
 
-    async def mark_running(self, leases: Sequence[Lease]) -> None:
-        await queue.start(self._connection, leases)
+    async def mark_running(self, leases: Sequence[Lease]) -> Collection[int]:
+        return await queue.start(self._connection, leases)
 
-    async def add_counts(self, worker_id: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
-        await queue.count_outcomes(self._connection, worker_id, tallies)
+    async def add_counts(self, worker_id: int, report: int, tallies: Mapping[OrgQueue, OutcomeCounts]) -> None:
+        await queue.count_outcomes(self._connection, worker_id, report, tallies)
 
     async def held_leases(self, worker_id: int) -> list[worker_leases.HeldLease]:
         return await worker_leases.list_held_leases(self._connection, worker_id)
@@ -126,7 +130,12 @@ class PostgresGatewayConnection(GatewayConnection):
             version=worker.version,
             queues=worker.queues,
             log_directory=worker.log_directory,
+            code_version=worker.code_version,
+            code_modules=worker.code_modules,
         )
+
+    async def register_functions(self, jobs: ModuleJobs) -> None:
+        await register_module_jobs(self._connection, DEFAULT_ORG_ID, jobs)
 
     async def renew_leases(self, worker_ids: Sequence[int], lease_seconds: float) -> None:
         await worker_leases.extend_worker_leases(self._connection, worker_ids, lease_seconds)
@@ -195,7 +204,7 @@ class PostgresGateway(WorkerGateway):
 
     async def connect(self) -> GatewayConnection:
         return PostgresGatewayConnection(
-            await connect(self._endpoint, silent_seconds=connections.SERVICE_IDLE_TRANSACTION_SECONDS)
+            await connect(self._endpoint, silent_seconds=postgres_connections.SERVICE_IDLE_TRANSACTION_SECONDS)
         )
 
     def open_attempt(self, claim: Claim) -> AttemptGateway:

@@ -3,7 +3,7 @@
 All may run in several processes at once. The leader runs most of them so that other workers need not; other workers run
 only the promoter.
 
-- `leader`: leader election; runs scheduler, promoter, reaper, job timeouts and retention
+- `leader`: leader election; runs the loops that need no connection of their own
 - `periodic`: base class of loops with their own asyncio task and connections
 
 Tasks, before and after their execution:
@@ -14,6 +14,9 @@ Tasks, before and after their execution:
 - `runtime_dispatcher`: sends ready tasks to external runtimes
 - `reaper`: turns expired leases into retries or dead letters
 - `job_timeouts`: fails jobs that exceed their timeout
+- `incidents`: counts occurrences, and closes incidents that are over
+- `notifications`: plans and enqueues messages about incidents
+- `notification_sender`: sends them
 - `retention`: deletes finished jobs and tasks, and stopped workers
 
 Tables and files:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.data.errors import ObjectNotFoundError
-from aaiclick.data.runtime.clickhouse_client import Client, connect
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.loops.data_session_expiry import live_sessions
@@ -24,7 +24,7 @@ from aaiclick.store.catalog.orphan_files import RETENTION_SECONDS
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_CONCURRENT_DROPS = 8
 """Concurrent drops in ClickHouse."""
@@ -68,7 +68,7 @@ class PgCleanupWorker(PeriodicLoop):
             return total
 
 
-async def release_dead_sessions(connection: Connection, client: Client) -> None:
+async def release_dead_sessions(connection: Connection, client: ClickHouseClient) -> None:
     """Release the references of sessions (processes outside of tasks) that have ended."""
     uncertain = await table_references.list_stale_sessions(connection)
     if not uncertain:
@@ -79,7 +79,7 @@ async def release_dead_sessions(connection: Connection, client: Client) -> None:
         await table_references.release_sessions(connection, dead)
 
 
-async def drop_marked(connection: Connection, client: Client, names: Mapping[str, UUID]) -> int:
+async def drop_marked(connection: Connection, client: ClickHouseClient, names: Mapping[str, UUID]) -> int:
     """Drop marked tables in the databases of their organisations and delete their rows.
 
     Raises if a table could not be dropped.

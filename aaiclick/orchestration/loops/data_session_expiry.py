@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.lifecycle import HEARTBEAT_SECONDS
 
 SILENT_SECONDS = 3 * HEARTBEAT_SECONDS
@@ -20,7 +20,7 @@ _MARKERS = """
 """
 
 
-async def live_sessions(client: Client, sessions: Collection[int]) -> set[int]:
+async def live_sessions(client: ClickHouseClient, sessions: Collection[int]) -> set[int]:
     """The sessions that are alive."""
     if not sessions:
         return set()

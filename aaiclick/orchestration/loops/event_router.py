@@ -11,7 +11,7 @@ from aaiclick.store.catalog.event_routing import route_events
 from aaiclick.store.catalog.events import EVENT_CHANNEL
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 POLL_SECONDS = 0.5
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aaiclick.store.engine.maintenance import end_overdue_jobs
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:

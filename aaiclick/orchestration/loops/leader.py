@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from aaiclick.orchestration.loops import job_timeouts, promoter, reaper, retention, scheduler
+from aaiclick.orchestration.loops import incidents, job_timeouts, notifications, promoter, reaper, retention, scheduler
 from aaiclick.store.engine.claims import has_due_tasks
 from aaiclick.store.engine.maintenance import end_stalled_sessions, lock_timeout
 from aaiclick.store.engine.workers import lead
 from aaiclick.store.enums import TERM_SECONDS
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 LEADER_LOOPS = (
     ("reaper", reaper), ("promoter", promoter), ("deadlines", job_timeouts), ("scheduler", scheduler),
-    ("retention", retention),
+    ("incidents", incidents), ("notifications", notifications), ("retention", retention),
 )  # fmt: skip
 FOLLOWER_LOOPS = (("promoter", promoter),)
 

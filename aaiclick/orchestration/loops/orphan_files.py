@@ -13,18 +13,18 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aaiclick.data.io.s3 import SCHEME, S3Access, S3Object, delete_object
+from aaiclick.data.io.s3_client import SCHEME, S3Access, S3Object, delete_object
 from aaiclick.errors import AaiclickError
 from aaiclick.store.catalog import orphan_files
 from aaiclick.store.catalog.orphan_files import OrphanFile
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger(__name__)
 
-_FILE_NAME = re.compile(r"\d+-\d+-\d+\.parquet")
-"""File names of attempts: ticket, task and attempt."""
+_FILE_NAME = re.compile(r"\d+-\d+-\d+-\d+\.parquet")
+"""File names of attempts: ticket, task, attempt, and number of the file."""
 
 
 async def delete_orphan_files(

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Self
 
 import asyncpg
 
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class PeriodicLoop(ABC):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     @contextlib.asynccontextmanager
-    async def _servers(self) -> AsyncGenerator[tuple[Connection, Client]]:
+    async def _servers(self) -> AsyncGenerator[tuple[Connection, ClickHouseClient]]:
         """Connections to both servers, for one pass at a time."""
         async with self._pass_lock:
             self._postgres = self._postgres or await postgres_endpoint()

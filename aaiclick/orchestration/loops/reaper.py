@@ -13,7 +13,7 @@ from aaiclick.store.engine.maintenance import reap_expired_leases
 from aaiclick.store.engine.workers import rebase_heartbeats, stop_dead_workers
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 log = logging.getLogger("aaiclick.loops")
 

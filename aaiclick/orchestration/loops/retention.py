@@ -11,7 +11,7 @@ from aaiclick.settings import get_settings
 from aaiclick.store.engine.maintenance import delete_old_history
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 PASS_SECONDS = 1.0
 

@@ -21,11 +21,11 @@ from aaiclick.orchestration.runtimes import lambda_invoke
 from aaiclick.orchestration.runtimes.sqs_queue import SqsTaskQueue
 from aaiclick.settings import get_logs_dir
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import dispatches, queue
+from aaiclick.store.engine import queue, runtime_dispatches
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 POLL_SECONDS = 1.0
 MAX_MESSAGES = 1_000
@@ -48,7 +48,7 @@ class RuntimeDispatcher:
     async def run_once(self, connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
         """Run one pass; counts `messages` sent and `invocations` started."""
         counts = {"messages": 0, "invocations": 0}
-        orgs = await dispatches.load_org_ids(connection, [other.org for other in self._endpoints if other.org])
+        orgs = await runtime_dispatches.load_org_ids(connection, [other.org for other in self._endpoints if other.org])
         for endpoint in self._endpoints:
             org_id = None if endpoint.org is None else orgs.get(endpoint.org)
             if endpoint.org is not None and org_id is None:
@@ -63,7 +63,7 @@ class RuntimeDispatcher:
                 ]
                 without = orgs_with_own_queue if org_id is None else []
                 counts["messages"] += await self._send_messages(connection, endpoint, org_id, without, now)
-        await dispatches.delete_finished_dispatches(connection)
+        await runtime_dispatches.delete_finished_dispatches(connection)
         return counts
 
     async def _send_messages(
@@ -74,9 +74,9 @@ class RuntimeDispatcher:
         without: Sequence[UUID],
         now: datetime | None,
     ) -> int:
-        task_ids = await dispatches.take_dispatches(
+        task_ids = await runtime_dispatches.take_dispatches(
             connection,
-            dispatches.runtime_queue(endpoint.name),
+            runtime_dispatches.runtime_queue(endpoint.name),
             limit=MAX_MESSAGES,
             repeat_seconds=self._resend_seconds,
             org_id=org_id,
@@ -87,7 +87,7 @@ class RuntimeDispatcher:
             if task_ids:
                 await SqsTaskQueue(endpoint.address).send(task_ids)
         except AaiclickError as error:
-            await dispatches.record_dispatch_failure(connection, task_ids, error.what)
+            await runtime_dispatches.record_dispatch_failure(connection, task_ids, error.what)
             return 0
         return len(task_ids)
 
@@ -99,7 +99,7 @@ class RuntimeDispatcher:
             return 0
         for nth in range(MAX_INVOCATIONS):
             worker_id = get_snowflake_id()
-            name = dispatches.runtime_queue(endpoint.name)
+            name = runtime_dispatches.runtime_queue(endpoint.name)
             claims = await queue.claim(
                 connection, worker_id=worker_id, limit=1, queues=[name], lease_seconds=self._lease_seconds,
                 org_id=org_id, now=now,
@@ -114,7 +114,7 @@ class RuntimeDispatcher:
                     await lambda_invoke.invoke_function(endpoint.address, event)
                 except AaiclickError as error:
                     await queue.deregister_worker(connection, worker_id)
-                    await dispatches.record_dispatch_refusal(connection, claim, error.what)
+                    await runtime_dispatches.record_dispatch_refusal(connection, claim, error.what)
                     backoff = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
                     self._failures[endpoint] = failures + 1, time.monotonic() + backoff
                     return nth

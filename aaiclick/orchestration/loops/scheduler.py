@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,10 @@ from aaiclick.orchestration.schedule_spec import nominal_times_of
 from aaiclick.orchestration.scheduled_runs import start_run
 from aaiclick.store.catalog import events, sources
 from aaiclick.store.engine import cancel, schedules
+from aaiclick.store.engine.incidents import record_failed_start
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 SMALLEST_STEP = timedelta(microseconds=1)
 BATCH_SIZE = 200
@@ -50,18 +52,34 @@ Start = Callable[["Connection", asyncpg.Record], Awaitable[int]]
 
 _logger = logging.getLogger(__name__)
 _last_errors: dict[object, str] = {}
-"""Last logged error of each definition and schedule: a repeated error is logged once."""
+"""Last error with an incident of each definition and schedule: a repeated error is logged once."""
+
+
+@dataclass
+class _Starts:
+    """Starts in one transaction; `remember` keeps their errors after its commit."""
+
+    errors: dict[object, str] = field(default_factory=dict[object, str])
+    unreported: set[object] = field(default_factory=set[object])
+    """Those without an incident: the next pass tries to open it again."""
+    succeeded: set[object] = field(default_factory=set[object])
+
+    def remember(self) -> None:
+        for row_id in self.succeeded:
+            _last_errors.pop(row_id, None)
+        _last_errors.update({row_id: error for row_id, error in self.errors.items() if row_id not in self.unreported})
 
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
     """Run one pass; counts started `runs`, `dead` sources, and definitions that became `idle`."""
     dead = await sources.update_source_status(connection, now=now)
-    runs = 0
+    runs, starts = 0, _Starts()
     async with failpoints.transaction(connection, "schedule"):
         for definition in await sources.lock_due_definitions(connection, now=now):
-            runs += await _start_isolated(connection, definition, _start_due_source) or 0
+            runs += await _start_isolated(connection, definition, _start_due_source, starts) or 0
         for definition in await sources.lock_idle_sources(connection, now=now):
-            runs += await _start_isolated(connection, definition, _restart_source) or 0
+            runs += await _start_isolated(connection, definition, _restart_source, starts) or 0
+    starts.remember()
     runs += await start_due_schedules(connection, now=now)
     return {"runs": runs, "dead": dead, "idle": await sources.mark_idle_definitions(connection)}
 
@@ -70,22 +88,24 @@ async def start_due_schedules(connection: Connection, *, now: datetime | None = 
     """Start due runs of schedules, batch by batch; returns how many."""
     runs = 0
     for _ in range(MAX_BATCHES):
+        starts = _Starts()
         async with failpoints.transaction(connection, "start_schedules"):
             due = await schedules.lock_due_schedules(connection, limit=BATCH_SIZE, now=now)
             for schedule in due:
-                started = await _start_isolated(connection, schedule, _start_due_schedule)
+                started = await _start_isolated(connection, schedule, _start_due_schedule, starts)
                 if started is None:
-                    error = _last_errors.get(schedule["id"], "")[:ERROR_CHARACTERS]
+                    error = starts.errors[schedule["id"]][:ERROR_CHARACTERS]
                     await schedules.postpone_schedule(
                         connection, schedule["id"], schedule["now"] + RETRY_INTERVAL, error
                     )
                 runs += started or 0
+        starts.remember()
         if len(due) < BATCH_SIZE:
             break
     return runs
 
 
-async def _start_isolated(connection: Connection, row: asyncpg.Record, start: Start) -> int | None:
+async def _start_isolated(connection: Connection, row: asyncpg.Record, start: Start, starts: _Starts) -> int | None:
     """Start runs in a savepoint: a failure does not affect others, and the runs stay due. None after a failure."""
     try:
         async with connection.transaction():
@@ -95,15 +115,31 @@ async def _start_isolated(connection: Connection, row: asyncpg.Record, start: St
     except Exception as error:
         if connection.is_closed() or isinstance(error, OSError):
             raise
-        message = f"{type(error).__name__}: {error}"
+        message = starts.errors[row["id"]] = f"{type(error).__name__}: {error}"
         if _last_errors.get(row["id"]) != message:
-            _last_errors[row["id"]] = message
             dag = row.get("dag_name")
             name = f"schedule {row['name']}" if dag is None else f"source {dag}.{row['name']}"
             _logger.exception("The %s cannot be started.", name)
+            try:
+                await _open_incident(connection, row, message)
+            except Exception as incident_error:
+                if connection.is_closed() or isinstance(incident_error, OSError):
+                    raise
+                starts.unreported.add(row["id"])
+                _logger.exception("The incident of the %s cannot be opened.", name)
         return None
-    _last_errors.pop(row["id"], None)
+    starts.succeeded.add(row["id"])
     return runs
+
+
+async def _open_incident(connection: Connection, row: asyncpg.Record, message: str) -> None:
+    """Open the incident of a new error in a savepoint of the pass."""
+    async with connection.transaction():
+        if row.get("dag_name") is None:
+            await record_failed_start(connection, row["org_id"], row["name"], message, schedule_id=row["id"])
+        else:
+            name = f"{row['dag_name']}.{row['name']}"
+            await record_failed_start(connection, row["org_id"], name, message, dag_name=row["dag_name"])
 
 
 def _decide(

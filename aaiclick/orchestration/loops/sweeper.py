@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from aaiclick.data.runtime.clickhouse_client import Client, connect
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.loops.cleanup import drop_marked
 from aaiclick.orchestration.loops.data_session_expiry import SILENT_SECONDS, live_sessions
@@ -31,7 +31,7 @@ from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 NAMES_PER_QUERY = 5_000
 FIRST_ID_MS = 1_735_689_600_000
@@ -82,7 +82,7 @@ class TableSweeper(PeriodicLoop):
             return total
 
 
-async def tenant_clients(client: Client) -> dict[UUID, Client]:
+async def tenant_clients(client: ClickHouseClient) -> dict[UUID, ClickHouseClient]:
     """Clients for the databases of all organisations, by organisation."""
     own = client.endpoint.database
     answer = await client.read_text(_DATABASES, {"own": own})
@@ -93,7 +93,7 @@ async def tenant_clients(client: Client) -> dict[UUID, Client]:
     return {DEFAULT_ORG_ID: client} | tenants
 
 
-async def find_orphans(connection: Connection, client: Client, max_age_seconds: float) -> list[str]:
+async def find_orphans(connection: Connection, client: ClickHouseClient, max_age_seconds: float) -> list[str]:
     """Names of old tables that PostgreSQL does not know and that belong to no live session."""
     tables = await _list_tables(client)
     old = old_tables(tables, await read_clock(connection), max_age_seconds)
@@ -105,7 +105,7 @@ async def find_orphans(connection: Connection, client: Client, max_age_seconds: 
     return await _without_live_sessions(client, [tables[name] for name in unknown])
 
 
-async def _list_tables(client: Client) -> dict[str, dict[str, object]]:
+async def _list_tables(client: ClickHouseClient) -> dict[str, dict[str, object]]:
     """Rows of existing tables, by name."""
     answer = await client.read_text(client.layout.with_catalog(_TABLES), {"silent": int(SILENT_SECONDS)})
     return {row["name"]: row for row in answer.to_pylist()}
@@ -125,7 +125,7 @@ def created_at_ms(table_name: str) -> int | None:
     return extract_timestamp(snowflake)
 
 
-async def _without_live_sessions(client: Client, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+async def _without_live_sessions(client: ClickHouseClient, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Leave out tables of live sessions, and tables that are new by ClickHouse's clock.
 
     The session of a new table may have no marker yet, and the clock of the id may have been wrong.

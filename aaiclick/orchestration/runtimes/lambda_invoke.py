@@ -16,7 +16,7 @@ from aaiclick.store.engine import queries
 from aaiclick.store.engine.leases import Claim
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 EVENT_BYTES = 200_000
 """Lambda accepts 256 KB: in a larger event `kwargs` is null, and the function fetches the arguments."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,25 +11,32 @@ from typing import Any, cast, get_args
 from aaiclick.concurrent_map import map_concurrently
 from aaiclick.data import is_reference, open_reference
 from aaiclick.data.errors import ObjectNotFoundError
-from aaiclick.data.io.annotations import annotations_of, convert_argument
+from aaiclick.data.io.argument_conversion import annotations_of, convert_argument
 from aaiclick.data.io.literal_codec import EncodedLiteral
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.arguments import FAILURE, is_plain
-from aaiclick.orchestration.failure_paths import TaskFailure
+from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.lifecycle import AttemptTables
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import TaskScope
-from aaiclick.store.engine.leases import Claim
+from aaiclick.store.engine.leases import WAIT_ARGUMENT, Claim
 from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders, temporary_tables_in
-from aaiclick.store.engine.waits import WAIT_ARGUMENT
 
 
 async def bind_arguments(
-    scope: TaskScope, claim: Claim, function: Callable[..., object], tables: AttemptTables
+    scope: TaskScope,
+    claim: Claim,
+    function: Callable[..., object],
+    tables: AttemptTables,
+    on_resolved: Callable[[Mapping[str, object]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Decode arguments from JSON and resolve the results of other tasks."""
+    """Decode arguments from JSON and resolve the results of other tasks.
+
+    `on_resolved` receives them before Objects and literals are opened.
+    """
     if claim.kwargs == "{}":
+        on_resolved({})
         return {}
     arguments = json.loads(claim.kwargs)
     if WAIT_ARGUMENT in arguments:
@@ -41,6 +49,7 @@ async def bind_arguments(
         results = await scope.gateway.task_results(sorted(needed))
         leaves = {task_id: _result_leaf(result) for task_id, result in results.items()}
         arguments = resolve_placeholders(arguments, leaves)
+    on_resolved(cast("dict[str, object]", arguments))
     if f'"{FAILURE}"' in claim.kwargs or any(result.failure is not None for result in results.values()):
         arguments = _bind_failures(function, arguments)
     if TABLE_ID_KEY not in claim.kwargs and not any(
@@ -54,6 +63,32 @@ async def bind_arguments(
             raise
         raise _released_input_error(error, results) from error
     return await _convert_arguments(function, opened)
+
+
+def digest_inputs(arguments: Mapping[str, object]) -> str:
+    """Hash of arguments with resolved results: small values by their content, others by the id of their table."""
+    text = json.dumps(arguments, sort_keys=True, default=_encode_literal)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _encode_literal(value: object) -> object:
+    if isinstance(value, EncodedLiteral):
+        return ["literal", value.text]
+    raise TypeError(f"{type(value).__name__} is not a JSON value.")
+
+
+async def open_result(scope: TaskScope, result: TaskResult, tables: AttemptTables) -> object:
+    """The value of a result of another task, held by this attempt; raises ObjectNotFoundError.
+
+    A literal becomes a value: an Object of it would exist only as long as the other task.
+    """
+    leaf = _result_leaf(result)
+    if isinstance(leaf, EncodedLiteral):
+        return leaf.plain_value() if leaf.is_plain else leaf.rows().table
+    granted = set(tables.granted)
+    opened = await _open_references(scope, {"value": leaf}, tables)
+    tables.granted = granted.union(tables.granted)
+    return opened["value"]
 
 
 async def _open_references(scope: TaskScope, arguments: object, tables: AttemptTables) -> dict[str, object]:

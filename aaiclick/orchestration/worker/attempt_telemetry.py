@@ -13,7 +13,7 @@ from aaiclick.store.engine.leases import Claim, Failure, Success, seconds_since
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.tracing.spans import Tracing
-    from aaiclick.orchestration.worker.outcomes import Outcome
+    from aaiclick.orchestration.worker.failure_outcomes import Outcome
     from aaiclick.orchestration.worker.running_task import RunningTask
 
 log = logging.getLogger("aaiclick.attempts")

@@ -18,17 +18,22 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorators import JobFunction, TaskFunction
-from aaiclick.orchestration.handlers import Function, find_handler, local_function
+from aaiclick.orchestration.handler_registry import Function, find_handler, local_function
 from aaiclick.orchestration.worker.user_code import OwnCode, find_files
 
 OWN_TASKS = {
-    "aaiclick.orchestration.waits": frozenset({"run_sleep", "run_until", "run_wait_for_event", "run_wait_for_job"}),
+    "aaiclick.orchestration.compensation": frozenset({"run_compensations"}),
+    "aaiclick.orchestration.named_jobs": frozenset({"run_job_handlers"}),
+    "aaiclick.orchestration.approvals": frozenset({"run_approval"}),
+    "aaiclick.orchestration.waits": frozenset(
+        {"run_sleep", "run_until", "run_wait_for_event", "run_wait_for_job", "run_wait_for_turn"}
+    ),
     "aaiclick.operators.chunk_tasks": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
     "aaiclick.orchestration.result_items": frozenset({"select_item"}),
     "aaiclick.catalog.execution.definition_task": frozenset({"run_definition"}),
@@ -46,15 +51,17 @@ class Entrypoints:
         directory: Path | None = None,
         data_directories: Sequence[Path] = (),
         in_process: bool = False,
+        on_import: Callable[[], None] | None = None,
     ) -> None:
         """Create the rules for one worker.
 
         `directory` contains the user's own code; None: only named modules are allowed. `in_process`: also allow
-        functions that this process used as tasks or registered as handlers.
+        functions that this process used as tasks or registered as handlers. `on_import` is called after an import.
         """
         self._named = tuple(named_modules)
         self._own_code = None if directory is None else OwnCode(directory, data_directories)
         self._in_process = in_process
+        self._on_import = on_import
         self._cache: dict[tuple[str, str | None, bool], Function] = {}
 
     def resolve(self, task_type: str, entrypoint: str | None, *, shared: bool) -> Function:
@@ -88,6 +95,8 @@ class Entrypoints:
         if not self._is_allowed(module_name, shared):
             raise self._not_allowed_error(entrypoint, module_name, shared)
         function = _load_attribute(entrypoint, module_name, attribute)
+        if self._on_import is not None:
+            self._on_import()
         if not self._is_allowed(module_name, shared):  # the import may have loaded another file than the lookup found
             raise self._not_allowed_error(entrypoint, module_name, shared)
         if not _is_function(function):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from aaiclick.errors import EntrypointError
@@ -18,10 +19,13 @@ from aaiclick.settings import get_settings
 from aaiclick.tracebacks import report_user_errors
 
 
-async def make_executor(setup: Setup, threads: int, *, in_process: bool = False) -> Executor:
+async def make_executor(
+    setup: Setup, threads: int, *, in_process: bool = False, on_import: Callable[[], None] | None = None
+) -> Executor:
     """Import the user's modules, start reference counting, and create the executor.
 
-    `in_process`: this is the user's own process, where functions of any module may be tasks.
+    `in_process`: this is the user's own process, where functions of any module may be tasks. `on_import` is called
+    after imports of the user's code.
     """
     if setup.memory_bytes is not None:
         # RLIMIT_DATA and not RLIMIT_AS: libraries reserve gigabytes of address space that they never use.
@@ -30,12 +34,14 @@ async def make_executor(setup: Setup, threads: int, *, in_process: bool = False)
         sys.path.insert(0, setup.directory)
     for module in setup.imports:
         _import_module(module)
+    if on_import is not None:
+        on_import()
     gateway = make_gateway(setup.work, setup.clickhouse, sends_logs=setup.sends_logs)
     tables = PgLifecycleHandler(gateway)
     await tables.start()
     return Executor(
         gateway=gateway,
-        entrypoints=_make_entrypoints(setup, in_process),
+        entrypoints=_make_entrypoints(setup, in_process, on_import),
         tables=tables,
         threads=threads,
         max_literal_bytes=get_settings().max_literal_bytes,
@@ -56,7 +62,7 @@ def _import_module(name: str) -> None:
             ) from None
 
 
-def _make_entrypoints(setup: Setup, in_process: bool) -> Entrypoints:
+def _make_entrypoints(setup: Setup, in_process: bool, on_import: Callable[[], None] | None) -> Entrypoints:
     """AAICLICK_TASK_MODULES excludes all other modules; `--import` alone adds to those below the directory."""
     directory = Path(setup.directory) if setup.directory and not setup.allowed_modules else None
     return Entrypoints(
@@ -64,4 +70,5 @@ def _make_entrypoints(setup: Setup, in_process: bool) -> Entrypoints:
         directory=directory,
         data_directories=(get_settings().home, setup.log_directory),
         in_process=in_process,
+        on_import=on_import,
     )

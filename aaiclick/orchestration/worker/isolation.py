@@ -27,9 +27,9 @@ from aaiclick.api.worker_protocol.claims import ClickHouseAccess
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.executor_factory import make_executor
+from aaiclick.orchestration.worker.failure_outcomes import Outcome, make_failure, stopped_outcome
 from aaiclick.orchestration.worker.fork_server import ForkServer, ForkServerLostError, run_fork_server
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.outcomes import Outcome, make_failure, stopped_outcome
 from aaiclick.orchestration.worker.process_config import Setup, describe_exit
 from aaiclick.orchestration.worker.running_task import RunningTask, make_running_task
 from aaiclick.store.engine.leases import CRASH_FINGERPRINT, Claim, Failure

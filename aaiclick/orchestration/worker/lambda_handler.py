@@ -17,22 +17,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from aaiclick.api.worker_protocol import endpoints
-from aaiclick.api.worker_protocol.claims import FetchResponse
-from aaiclick.api.worker_protocol.field_types import LeaseRequest
+from aaiclick.api.worker_protocol.claims import FetchRequest, FetchResponse
 from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import LeaseLost, SettingsError
 from aaiclick.orchestration.gateway import GatewayConnection
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
 from aaiclick.orchestration.gateway.http_client import worker_api_client
+from aaiclick.orchestration.process_version import current_code_version
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.executor_factory import make_executor
+from aaiclick.orchestration.worker.failure_outcomes import Outcome
 from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.outcomes import Outcome
 from aaiclick.orchestration.worker.process_config import Setup
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 from aaiclick.tempdirs import temporary_directory
 
 TICK_SECONDS = 0.25
@@ -90,7 +90,8 @@ class LambdaInvocation:
         """Fetch complete arguments and the ClickHouse endpoint; raises LeaseLost if the lease is lost."""
         assert isinstance(self._setup.work, ServerEndpoint)  # noqa: S101
         client = worker_api_client(self._setup.work)
-        response = await client.send_request(endpoints.FETCH, LeaseRequest(lease=self._lease))
+        version = await asyncio.to_thread(current_code_version)
+        response = await client.send_request(endpoints.FETCH, FetchRequest(lease=self._lease, code_version=version))
         client.clickhouse_access = response
         kwargs = response.task.kwargs if self._claim.kwargs == "null" else self._claim.kwargs
         return replace(self._claim, kwargs=kwargs, shared=response.task.shared)  # `shared` of the event is not trusted
@@ -147,7 +148,7 @@ class LambdaInvocation:
         accepted: set[int] = set()
         for tries in range(MAX_REPORT_TRIES):
             try:
-                accepted, _ = await connection.acknowledge_and_claim(
+                accepted = await connection.acknowledge_and_claim(
                     worker_id=self._worker_id,
                     successes=[outcome] if isinstance(outcome, Success) else [],
                     failures=[outcome] if isinstance(outcome, Failure) else [],
@@ -155,6 +156,7 @@ class LambdaInvocation:
                     limit=0,
                     queues=[],
                     lease_seconds=self._lease_seconds,
+                    on_claimed=lambda _: None,
                 )
                 await connection.finish_worker(self._worker_id, [], None)
                 break

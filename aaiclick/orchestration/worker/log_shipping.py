@@ -14,8 +14,8 @@ from pathlib import Path
 
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.gateway import GatewayConnection
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
 from aaiclick.store.engine.leases import Lease
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 
 SHIP_SECONDS = 1.0
 

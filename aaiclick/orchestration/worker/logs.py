@@ -12,6 +12,7 @@ dropped, and the log says how much. Subprocesses write to the worker's own outpu
 from __future__ import annotations
 
 import contextvars
+import functools
 import io
 import logging
 import os
@@ -116,10 +117,9 @@ class TaskLog:
 
     def _make_heading(self, handle: int) -> bytes:
         """First line of an attempt; starts a new line if the previous attempt did not end its last one."""
-        size = os.fstat(handle).st_size
+        size = os.fstat(handle).st_size if self._attempt > 1 else 0
         line_end = b"\n" if size and os.pread(handle, 1, size - 1) != b"\n" else b""
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return line_end + f"=== attempt {self._attempt}, {moment} ===\n".encode()
+        return line_end + f"=== attempt {self._attempt}, {_format_second(int(time.time()))} ===\n".encode()
 
     def _stop_writing(self) -> None:
         """Stop writing after an error such as a full disk, which must not change the task's outcome."""
@@ -128,6 +128,11 @@ class TaskLog:
             with suppress(OSError):
                 os.close(self._handle)
         self._handle = None
+
+
+@functools.lru_cache(maxsize=1)
+def _format_second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -83,6 +83,12 @@ class WorkerConfig:
     drain: bool = False
     wakeup_queue_url: str | None = None
     """URL of the SQS queue with messages that trigger claims; None: claim whenever there are free slots."""
+    reload: bool = False
+    """Whether the supervisor replaces the process when its code changes."""
+    code_version: str | None = None
+    """Name of the version of the user's code; None: its commit and digest."""
+    registers_functions: bool = False
+    """Whether this process registers the `@job` functions of the imported modules."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), default=str)

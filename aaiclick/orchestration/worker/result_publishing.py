@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterable, Iterator
-from typing import NamedTuple
+from collections.abc import AsyncIterable, Callable, Iterator
+from typing import NamedTuple, cast
 
 from aaiclick.data import Object, View, create_object_from_value
 from aaiclick.data.create import create_object_from_rows
 from aaiclick.data.errors import ConversionError, DataError
 from aaiclick.data.io.literal_codec import convert_value, encode_converted, encode_rows, encode_simple
 from aaiclick.data.io.to_arrow import ArrowRows
-from aaiclick.data.io.typed_values import contains_typed_value, to_columns, to_plain
+from aaiclick.data.io.typed_values import (
+    contains_typed_value,
+    find_adapter,
+    iter_other_keys,
+    return_annotation_of,
+    to_columns,
+    to_plain,
+)
 from aaiclick.data.runtime.tables import new_table_name
-from aaiclick.orchestration.arguments import iter_instances, serialise_value
+from aaiclick.orchestration.arguments import await_jobs, iter_instances, serialise_value
 from aaiclick.orchestration.context import get_current_context
+from aaiclick.orchestration.decorator_checks import describe_function
 from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.graph import Task
@@ -43,6 +51,10 @@ class PublishedResult(NamedTuple):
     wait: Wait | None = None
 
 
+NOTHING_PUBLISHED = PublishedResult(None)
+"""Of a task without a value."""
+
+
 class ResultPublisher:
     """Publishes the values that tasks return."""
 
@@ -50,10 +62,12 @@ class ResultPublisher:
         self._max_literal_bytes = max_literal_bytes
         self._gateway = gateway
 
-    async def publish(self, running: RunningTask, value: object, data: TaskData) -> PublishedResult:
+    async def publish(
+        self, running: RunningTask, value: object, data: TaskData, function: Callable[..., object]
+    ) -> PublishedResult:
         """Publish the value; retry while ClickHouse is unreachable. The supervisor renews the lease meanwhile."""
         if value is None:
-            return PublishedResult(None)
+            return NOTHING_PUBLISHED
         if isinstance(value, Branch):
             return PublishedResult(None, branch=value.names)
         if isinstance(value, Wait):
@@ -61,6 +75,14 @@ class ResultPublisher:
         text = encode_simple(value, self._max_literal_bytes)
         if text is not None:
             return _publish_literal(new_table_name(), text)
+        try:
+            _check_keys(value, function)
+            return await self._publish_reconnecting(running, value, data)
+        except PermanentError as error:
+            error.what = f"{error.what}\n\n{describe_function(function)}\n"
+            raise
+
+    async def _publish_reconnecting(self, running: RunningTask, value: object, data: TaskData) -> PublishedResult:
         for pause in publish_pauses(running.began, running.deadline):
             try:
                 return await self._publish_result(value, data)
@@ -75,7 +97,8 @@ class ResultPublisher:
         return await self._publish_result(value, data)
 
     async def _publish_result(self, value: object, data: TaskData) -> PublishedResult:
-        """Store a task's value, and submit the tasks in it."""
+        """Store a task's value, and submit the tasks in it; it waits for the jobs in it."""
+        value = await_jobs(value)
         if isinstance(value, JsonResult):
             return PublishedResult(json.dumps(value))
         if isinstance(value, Object):
@@ -102,6 +125,7 @@ class ResultPublisher:
         text = encode_converted(value, rows, self._max_literal_bytes)
         if text is not None:
             return _publish_literal(new_table_name(), text)
+        _check_rows(value)
         await data.open()
         return await _publish_table(await create_object_from_rows(rows))
 
@@ -112,6 +136,35 @@ class ResultPublisher:
             return _publish_reference(obj)
         text = encode_rows(ArrowRows(literal.rows, literal.columns, obj.shape), MAX_ENCODED_BYTES)
         return await _publish_table(obj) if text is None else _publish_literal(obj.table_id, text)
+
+
+def _check_keys(value: object, function: Callable[..., object]) -> None:
+    """Raise PermanentError for keys that become text, unless the annotation of the function restores them."""
+    for key in iter_other_keys(value):
+        if find_adapter(return_annotation_of(function)) is None:
+            name, type_name = getattr(function, "__name__", "the function"), type(key).__name__
+            raise PermanentError(
+                f"The returned value cannot be stored. A dict in it has the key {key!r:.60} of type {type_name}.",
+                remedy=f"Keys are text unless an annotation restores them: def {name}(…) -> dict[{type_name}, …], and "
+                "the same for the parameter that receives it.",
+            )
+        return
+
+
+def _check_rows(value: object) -> None:
+    """Raise PermanentError for a list of dicts with unlike keys, which a table would fill with None."""
+    rows = cast("list[object]", value) if isinstance(value, list) else []
+    if not rows or not isinstance(rows[0], dict):
+        return
+    keys = cast("dict[object, object]", rows[0]).keys()
+    for number, row in enumerate(rows):
+        if isinstance(row, dict) and (other_keys := cast("dict[object, object]", row).keys()) != keys:
+            key = min(other_keys ^ keys, key=str)
+            raise PermanentError(
+                f"The returned value cannot be stored. Its rows have unlike keys: {key!r:.60} is in row "
+                f"{number if key in other_keys else 0} and not in row {0 if key in other_keys else number}.",
+                remedy="A value of this size becomes a table, whose rows have all columns: add the keys with None.",
+            )
 
 
 def _convert_typed(value: object) -> ArrowRows:

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -49,6 +50,8 @@ class RunningTask:
     """Time of `request_stop` by the monotonic clock."""
     outage: AaiclickError | None = None
     """The outage that delays publishing its result: not charged, even if the task times out meanwhile."""
+    before_call: Callable[[RunningTask], Awaitable[None]] | None = None
+    """Called before the code of the task, if it must not run twice."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def request_stop(self, reason: StopReason) -> None:
@@ -60,12 +63,12 @@ class RunningTask:
             return  # a coroutine that is cancelled before its first step never runs, so it would report no outcome
         with self.lock:
             if self.thread is not None:
-                _raise_in_thread(self.thread)
+                raise_in_thread(self.thread)
                 return
         self.asyncio_task.cancel()
 
 
-def _raise_in_thread(thread: int) -> None:
+def raise_in_thread(thread: int) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TaskStopped))
 
 

@@ -25,21 +25,23 @@ import math
 import os
 import signal
 import socket
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from aaiclick._version import __version__
+from aaiclick.code_version import CodeVersion, read_code_version
 from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint
 from aaiclick.errors import EntrypointError, ForbiddenError, UnauthorisedError, UnreachableError
-from aaiclick.orchestration.background_coroutines import run_forever
+from aaiclick.orchestration.background_coroutines import run_forever, wait_for_any
 from aaiclick.orchestration.gateway import GatewayConnection, WorkerGateway, make_gateway
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS, Registration, backoff_timeout
+from aaiclick.orchestration.gateway.base import Registration, backoff_timeout
 from aaiclick.orchestration.loops import event_router, log_retention
 from aaiclick.orchestration.loops.leader import TERM_SECONDS
+from aaiclick.orchestration.worker.code_watcher import CodeWatcher
 from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS, LogShipper
 from aaiclick.orchestration.worker.process_config import (
     EXIT_FINISHED,
@@ -48,9 +50,15 @@ from aaiclick.orchestration.worker.process_config import (
     WorkerConfig,
     describe_exit,
 )
+from aaiclick.orchestration.worker.process_starter import ProcessStarter
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import worker_leases
+from aaiclick.store.engine.deliveries import has_undelivered
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS
+
+if TYPE_CHECKING:
+    from aaiclick.orchestration.loops.notification_sender import NotificationSender
 
 RETRY_SECONDS = 0.25
 LOOPS_PER_TERM = 3
@@ -61,6 +69,8 @@ STABLE_SECONDS = 5.0
 """A process that ran this long can work; one that exits sooner is restarted with a delay."""
 LOG_OUTAGE_SECONDS = 3.0
 GIVE_UP_SECONDS = 5.0
+SEND_SECONDS = 0.5
+"""Interval of the notification sender."""
 LOOP_TIMEOUT_SECONDS = 30.0
 """Response timeout of loops: their batches take long, and no lease depends on them."""
 
@@ -88,6 +98,7 @@ class WorkerChild:
 
     worker_id: int
     process: Process
+    code: CodeVersion
     started: float = field(default_factory=time.monotonic)
     overdue: list[worker_leases.OverdueTask] = field(default_factory=list)
     drained: bool = False
@@ -195,7 +206,16 @@ class Supervisor:
         self._outage = OutageTracker()
         lease_seconds = config.worker.lease_seconds
         loop_timeout = max(lease_seconds, LOOP_TIMEOUT_SECONDS)
-        self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs = (
+        (
+            self._registrations,
+            self._leases,
+            self._limits,
+            self._loops,
+            self._events,
+            self._messages,
+            self._runtimes,
+            self._logs,
+        ) = (
             RetryingConnection(self._gateway, self._outage, self._children, seconds)
             for seconds in (
                 lease_seconds,
@@ -205,10 +225,17 @@ class Supervisor:
                 loop_timeout,
                 loop_timeout,
                 loop_timeout,
+                loop_timeout,
             )
         )
         self._event_notifier = event_router.EventNotifier()
+        self._sender: NotificationSender | None = None
         self._renewed_at = time.monotonic()
+        self._registered_code = ""
+        self._starter = ProcessStarter(config.processes if config.worker.reload else 0)
+        self._code_changed = asyncio.Event()
+        self._replaced: set[asyncio.Task[int]] = set()
+        """Processes with old code that finish their tasks."""
 
     @property
     def stopping(self) -> bool:
@@ -230,19 +257,23 @@ class Supervisor:
             self._kill_overdue,
             self._lead_forever,
             self._route_events,
+            self._send_notifications,
             self._dispatch_tasks,
             self._delete_old_logs,
             self._enforce_stop_timeout,
             self._ship_logs,
+            self._watch_code,
         )
         background_tasks = [asyncio.create_task(run_forever(work, stop_on=(UnreachableError,))) for work in background]
         try:
             slots = [self._run_slot() for _ in range(self._config.processes)]
             results = await asyncio.gather(*slots, return_exceptions=True)
+            results += await asyncio.gather(*self._replaced, return_exceptions=True)
         finally:
+            await self._starter.close_spares()
             await self._cancel_background(background_tasks)
             await self._gateway.close()
-        errors = [result for result in results if result is not None]
+        errors = [result for result in results if isinstance(result, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, UnreachableError)):
             raise error
 
@@ -257,7 +288,8 @@ class Supervisor:
             for task in pending:
                 task.cancel()
             for connection in (
-                self._registrations, self._leases, self._limits, self._loops, self._events, self._runtimes, self._logs,
+                self._registrations, self._leases, self._limits, self._loops, self._events, self._messages,
+                self._runtimes, self._logs,
             ):  # fmt: skip
                 connection.close()
             _, pending = await asyncio.wait(pending, timeout=RETRY_SECONDS)
@@ -268,10 +300,16 @@ class Supervisor:
         """Run one process, and replace it when it dies, until it finishes or the worker stops."""
         failures = 0
         while not self._stopping.is_set():
+            changed = self._code_changed
             child = await self._start_process()
-            code = await child.process.wait()
-            del self._children[child.worker_id]
-            await self._finish_process(child, code)
+            ending = asyncio.create_task(self._await_end(child))
+            if await self._is_replaced(child, ending, changed):
+                continue
+            code = await ending
+            if code == EXIT_MISCONFIGURED and self._config.worker.reload:
+                _logger.warning("The worker waits for the next change of the code.")
+                await wait_for_any(changed.wait(), self._stopping.wait())
+                continue
             if code == EXIT_MISCONFIGURED:
                 self.stop()
                 raise EntrypointError("The worker cannot run: its processes cannot be set up (see above).")
@@ -286,24 +324,56 @@ class Supervisor:
                 pause = RESTART_SECONDS[min(failures, len(RESTART_SECONDS) - 1)]
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
+    async def _await_end(self, child: WorkerChild) -> int:
+        """Wait for the end of a process and release its tasks; returns the exit code."""
+        code = await child.process.wait()
+        del self._children[child.worker_id]
+        await self._finish_process(child, code)
+        return code
+
+    async def _is_replaced(self, child: WorkerChild, ending: asyncio.Task[int], changed: asyncio.Event) -> bool:
+        """Wait for the end of a process or a change of its code: it then finishes its tasks, besides a new process."""
+        await wait_for_any(ending, changed.wait())
+        if ending.done() or self._stopping.is_set():
+            return False
+        _send_signal(child.process, signal.SIGTERM)
+        self._replaced.add(ending)
+        return True
+
+    async def _watch_code(self) -> None:
+        """Replace all processes when files of the user's code change."""
+        if not self._config.worker.reload:
+            return
+        setup = self._config.setup
+        ignored = (get_settings().home, setup.log_directory)
+        watcher = await asyncio.to_thread(CodeWatcher, Path(setup.directory), setup.imports, ignored)
+        while True:
+            names = await watcher.wait_for_change()
+            _logger.warning("Reloading: %s changed.", ", ".join(names))
+            event, self._code_changed = self._code_changed, asyncio.Event()
+            event.set()
+
     async def _start_process(self) -> WorkerChild:
         worker_id = get_snowflake_id()
+        directory, ignored = Path(self._config.setup.directory), (get_settings().home, self._config.setup.log_directory)
+        code = await asyncio.to_thread(read_code_version, directory, ignored)
         await self._registrations.run_with_retry(
-            lambda connection: connection.register_worker(self._registration(worker_id))
+            lambda connection: connection.register_worker(self._registration(worker_id, code))
         )
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
-        )
+        process = await self._starter.start_process()
         assert process.stdin is not None  # noqa: S101
-        worker = replace(self._config.worker, worker_id=worker_id)
+        version = self._config.worker.code_version or str(code)
+        registers = self._config.worker.registers_functions and str(code) != self._registered_code
+        self._registered_code = str(code)
+        worker = replace(self._config.worker, worker_id=worker_id, code_version=version, registers_functions=registers)
         order = {"setup": self._config.setup.to_json(), "config": worker.to_json()}
         process.stdin.write(json.dumps(order).encode() + b"\n")
-        child = self._children[worker_id] = WorkerChild(worker_id, process)
+        child = self._children[worker_id] = WorkerChild(worker_id, process, code)
         if self._stopping.is_set():  # stopped while the process was starting
             _send_signal(process, signal.SIGTERM)
         return child
 
-    def _registration(self, worker_id: int) -> Registration:
+    def _registration(self, worker_id: int, code: CodeVersion) -> Registration:
         worker = self._config.worker
         return Registration(
             worker_id,
@@ -313,6 +383,8 @@ class Supervisor:
             __version__,
             worker.queues,
             worker.log_directory,
+            worker.code_version or str(code),
+            code.to_list(),
         )
 
     async def _finish_process(self, child: WorkerChild, code: int) -> None:
@@ -360,8 +432,8 @@ class Supervisor:
         """
         lease_seconds, now = self._config.worker.lease_seconds, time.monotonic()
         if now - self._renewed_at > lease_seconds / 2:
-            for worker_id in [*self._children]:
-                await connection.register_worker(self._registration(worker_id))
+            for child in [*self._children.values()]:
+                await connection.register_worker(self._registration(child.worker_id, child.code))
         await connection.renew_leases(list(self._children), lease_seconds)
         self._renewed_at = now
 
@@ -403,6 +475,22 @@ class Supervisor:
         while isinstance(self._config.setup.work, PostgresEndpoint):
             await self._events.run_with_retry(self._route_pass)
             await self._event_notifier.wait(event_router.POLL_SECONDS)
+
+    async def _send_notifications(self) -> None:
+        """Deliver messages about incidents. A server does this for HTTP workers."""
+        if not isinstance(self._config.setup.work, PostgresEndpoint):
+            return
+        while True:
+            await self._messages.run_with_retry(self._send_pass)
+            await asyncio.sleep(SEND_SECONDS)
+
+    async def _send_pass(self, connection: GatewayConnection) -> None:
+        if self._sender is None and await has_undelivered(connection.postgres):
+            # Imported when there is a message: an HTTP client takes time and memory.
+            loop = importlib.import_module("aaiclick.orchestration.loops.notification_sender")
+            self._sender = loop.NotificationSender()
+        if self._sender is not None:
+            await self._sender.run_once(connection.postgres)
 
     async def _delete_old_logs(self) -> None:
         await log_retention.run(self._config.worker.log_directory, keep_seconds=get_settings().retention_seconds)

@@ -17,25 +17,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import math
 import time
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from aaiclick.orchestration.background_coroutines import run_forever
 from aaiclick.orchestration.gateway import GatewayConnection, WorkerGateway
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS, REJECTED_ERRORS, backoff_timeout
+from aaiclick.orchestration.gateway.base import REJECTED_ERRORS, backoff_timeout
+from aaiclick.orchestration.worker.at_most_once_start import StartBarrier
 from aaiclick.orchestration.worker.claim_buffer import ClaimBuffer
 from aaiclick.orchestration.worker.executor import Executor
+from aaiclick.orchestration.worker.failure_outcomes import Outcome, make_failure, make_rejected_failure, stopped_outcome
 from aaiclick.orchestration.worker.isolation import Isolation, mark_memory_suspect
-from aaiclick.orchestration.worker.outcomes import Outcome, make_failure, make_rejected_failure, stopped_outcome
+from aaiclick.orchestration.worker.outcome_counter import OutcomeCounter
 from aaiclick.orchestration.worker.process_config import WorkerConfig
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
-from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
 from aaiclick.store.engine.worker_leases import HeldLease
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 
 TICK_SECONDS = 0.05
 POLL_SECONDS = 1.0
@@ -48,15 +51,21 @@ LOST_CLAIM_SECONDS = 0.25
 INTERNAL_ERROR = "worker internal error"
 RECONNECT_SECONDS = (0.05, 0.2, 1.0, 2.0)
 PUMPS = 2
+LAST_REPORT_SECONDS = 15.0
 
 _logger = logging.getLogger(__name__)
 
 
-class InFlightExchange(NamedTuple):
+@dataclass(slots=True)
+class InFlightExchange:
     """A request to acknowledge and claim that has no response yet."""
 
     began: float
     outcomes: list[Outcome]
+    limit: int
+    """Number of tasks that it may still claim."""
+    wakeups: int
+    """Number of wake-ups before it: tasks that became ready since may be missing in its claims."""
 
 
 class WorkerProcess:
@@ -74,15 +83,17 @@ class WorkerProcess:
         self._wakeup = wakeup
         self._gateway = gateway
         self._executor = executor
+        executor.batches.on_slot_freed = self._on_slot_freed
         self._isolation = isolation
         self._running: dict[int, RunningTask] = {}
+        self._starts = StartBarrier()
         self._stuck: set[int] = set()
         self._buffer = ClaimBuffer()
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
         self._is_queue_empty = False
+        self._wakeups = 0
         self._stopping = False
-        self._claims_in_flight = 0
         self._in_flight: list[InFlightExchange] = []
         self._claimed = 0
         self._exchanges = 0
@@ -90,8 +101,7 @@ class WorkerProcess:
         self._rate = 0.0
         self._next_due = math.inf
         self._is_due_unknown = False
-        self._lanes: dict[int, OrgQueue] = {}
-        self._tallies: defaultdict[OrgQueue, OutcomeCounts] = defaultdict(OutcomeCounts)
+        self._counter = OutcomeCounter(config.worker_id)
 
     async def run(self) -> None:
         """Run tasks until `stop` is called, `max_tasks` is reached, or the queue is empty with `drain`."""
@@ -104,6 +114,7 @@ class WorkerProcess:
             async with asyncio.TaskGroup() as pumps:
                 for _ in range(PUMPS):
                     pumps.create_task(self._run_pump())
+            await self._report_last_counts()
         finally:
             for work in background:
                 work.cancel()
@@ -150,7 +161,6 @@ class WorkerProcess:
                 connection = await self._gateway.connect()
                 try:
                     await self._pump_connection(connection, failures)
-                    await self._report_counts(connection)
                 finally:
                     await connection.close()
             except CONNECTION_ERRORS:
@@ -167,20 +177,31 @@ class WorkerProcess:
                 await self._wait_for_work()
                 continue
             outcomes, self._outcomes = self._outcomes, []
-            self._claims_in_flight += limit
-            exchange = InFlightExchange(time.monotonic(), outcomes)
+            exchange = InFlightExchange(time.monotonic(), outcomes, limit, self._wakeups)
             self._in_flight.append(exchange)
             try:
                 with connection.response_deadline(backoff_timeout(self._config.lease_seconds / 2, failures)):
-                    claims = await self._exchange_outcomes(connection, outcomes, limit)
+                    await self._exchange_outcomes(connection, exchange)
             except BaseException:
                 self._outcomes = outcomes + self._outcomes  # the queue may not have them: send them again
                 raise
             finally:
-                self._claims_in_flight -= limit
                 self._in_flight.remove(exchange)
             failures = 0
-            self._accept_claims(claims, limit)
+
+    async def _report_last_counts(self) -> None:
+        """Report the remaining counts; gives up after LAST_REPORT_SECONDS without a response."""
+        deadline = time.monotonic() + LAST_REPORT_SECONDS
+        while not self._counter.is_reported and (seconds := deadline - time.monotonic()) > 0:
+            try:
+                connection = await self._gateway.connect()
+                try:
+                    with connection.response_deadline(seconds):
+                        await self._counter.report(connection)
+                finally:
+                    await connection.close()
+            except CONNECTION_ERRORS:
+                await asyncio.sleep(RECONNECT_SECONDS[0])
 
     async def _collect_outcomes(self) -> None:
         """Yield to the event loop while each turn adds outcomes, to acknowledge short tasks in one batch."""
@@ -189,97 +210,106 @@ class WorkerProcess:
             previous_count = len(self._outcomes)
             await asyncio.sleep(0)
 
-    async def _exchange_outcomes(
-        self, connection: GatewayConnection, outcomes: list[Outcome], limit: int
-    ) -> Sequence[Claim]:
+    async def _exchange_outcomes(self, connection: GatewayConnection, exchange: InFlightExchange) -> None:
         """Send outcomes and claim.
 
         If the queue rejects a batch, each outcome is sent alone, and rejected ones become failures. Accepted outcomes
         are removed from `outcomes`.
         """
+        outcomes = exchange.outcomes
         try:
-            return await self._send_exchange(connection, outcomes, limit)
+            await self._send_exchange(connection, outcomes, exchange)
         except REJECTED_ERRORS:
             if not outcomes:
                 raise
+        else:
+            return
+        exchange.limit = 0
         while outcomes:
             try:
-                await self._send_exchange(connection, outcomes[:1], 0)
+                await self._send_exchange(connection, outcomes[:1], exchange)
             except REJECTED_ERRORS as error:
-                await self._send_exchange(connection, [make_rejected_failure(outcomes[0], error)], 0)
+                await self._send_exchange(connection, [make_rejected_failure(outcomes[0], error)], exchange)
             del outcomes[0]
-        return ()
 
     async def _send_exchange(
-        self, connection: GatewayConnection, outcomes: list[Outcome], limit: int
-    ) -> Sequence[Claim]:
+        self, connection: GatewayConnection, outcomes: list[Outcome], exchange: InFlightExchange
+    ) -> None:
         """Send outcomes and claim. An outcome that is not accepted has lost its lease and is dropped."""
-        accepted, claims = await connection.acknowledge_and_claim(
+        successes = [outcome for outcome in outcomes if isinstance(outcome, Success)]
+        unsuccessful = outcomes if len(successes) < len(outcomes) else ()
+        failures = [outcome for outcome in unsuccessful if isinstance(outcome, Failure)]
+        accepted = await connection.acknowledge_and_claim(
             worker_id=self._config.worker_id,
-            successes=[outcome for outcome in outcomes if isinstance(outcome, Success)],
-            failures=[outcome for outcome in outcomes if isinstance(outcome, Failure)],
-            releases=[outcome for outcome in outcomes if isinstance(outcome, Lease)],
-            limit=limit,
+            successes=successes,
+            failures=failures,
+            releases=[outcome for outcome in unsuccessful if isinstance(outcome, Lease)],
+            limit=exchange.limit,
             queues=self._config.queues,
             lease_seconds=self._config.lease_seconds,
+            on_claimed=functools.partial(self._accept_claims, exchange),
         )
         self._exchanges += 1
-        self._count_outcomes(outcomes, accepted)
-        if self._is_due_unknown or any(isinstance(outcome, Failure) for outcome in outcomes):
+        self._counter.count(outcomes, accepted)
+        if self._is_due_unknown or failures:
             self._is_due_unknown = False
             self._schedule_check(await connection.seconds_to_next_due())
-        return claims
-
-    def _count_outcomes(self, outcomes: Sequence[Outcome], accepted: set[int]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, Lease):
-                continue
-            lane = self._lanes.pop(outcome.lease.task_id, None)
-            if lane is None or outcome.lease.task_id not in accepted:
-                continue
-            if isinstance(outcome, Success):
-                self._tallies[lane].completed += 1
-            elif outcome.outcome != "RELEASED":
-                self._tallies[lane].failed += 1
 
     async def _wait_for_work(self) -> None:
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._wake.wait()
 
     def _claim_limit(self) -> int:
         """Number of tasks to claim now."""
-        if self._stopping or self._is_queue_empty or self._is_limit_reached:
+        if self._stopping or self._is_limit_reached or (self._is_queue_empty and not self._outcomes):
             return 0
         ahead = min(MAX_BUFFERED, int(self._rate * BUFFER_SECONDS))
-        room = self._config.concurrency + ahead - len(self._running) - len(self._buffer) - self._claims_in_flight
+        in_flight = sum(exchange.limit for exchange in self._in_flight)
+        room = self._config.concurrency + ahead - self._used_slots - len(self._buffer) - in_flight
         if self._config.max_tasks is not None:
-            room = min(room, self._config.max_tasks - self._claimed - self._claims_in_flight)
+            room = min(room, self._config.max_tasks - self._claimed - in_flight)
         if self._wakeup is not None:
-            room = min(room, self._wakeup.pending - self._claims_in_flight)
+            room = min(room, self._wakeup.pending - in_flight)
         return max(0, room)
+
+    @property
+    def _used_slots(self) -> int:
+        """Number of running tasks; those of one batch count as one, and not before it runs."""
+        return len(self._running) - self._executor.batches.batched_items
 
     def _free_slots(self) -> int:
         """Number of tasks that could start now."""
         return (
             0
             if self._stopping or self._is_limit_reached
-            else self._config.concurrency - len(self._running) - len(self._buffer)
+            else self._config.concurrency - self._used_slots - len(self._buffer)
         )
 
-    def _accept_claims(self, claims: Sequence[Claim], limit: int) -> None:
+    def _accept_claims(self, exchange: InFlightExchange, claims: Sequence[Claim]) -> None:
+        """Start claimed tasks; the rest of the exchange makes its acknowledgements durable."""
+        limit, exchange.limit = exchange.limit, 0
         self._claimed += len(claims)
-        self._is_queue_empty = len(claims) < limit
+        self._is_queue_empty = len(claims) < limit and exchange.wakeups == self._wakeups
         if self._wakeup is not None:
             self._is_queue_empty = False  # the next message may find a task
             self._wakeup.acknowledge(limit)
         now = time.monotonic()
         for claim in claims:
             self._buffer.push(claim, now)
-        while self._buffer and len(self._running) < self._config.concurrency and not self._stopping:
-            self._start_task(self._buffer.pop())
+        self._start_buffered()
         if self._stopping:  # requested while the claim was in flight
             self._release_unstarted()
+
+    def _start_buffered(self) -> None:
+        while self._buffer and self._used_slots < self._config.concurrency and not self._stopping:
+            self._start_task(self._buffer.pop())
+
+    def _on_slot_freed(self) -> None:
+        """Start or claim another task: the last one waits for its batch."""
+        self._start_buffered()
+        self._wake.set()
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -287,13 +317,20 @@ class WorkerProcess:
         running = make_running_task(
             claim, self._config.log_directory, self._config.task_timeout_seconds, spooled=self._gateway.sends_logs
         )
+        if claim.runs_once:
+            running.before_call = self._starts.begin_task
         self._running[claim.lease.task_id] = running
-        running.asyncio_task = asyncio.create_task(self._run_task(running))
+        running.asyncio_task = asyncio.get_running_loop().create_task(self._run_task(running))
 
     async def _run_task(self, running: RunningTask) -> None:
         running.is_started = True
         try:
-            outcome = await self._execute_task(running)
+            if running.stop_reason is not None:
+                outcome = stopped_outcome(running)
+            elif self._config.isolate or running.claim.suspect:
+                outcome = await self._execute_isolated(running)
+            else:
+                outcome = mark_memory_suspect(await self._executor.execute(running))
         except Exception as error:
             _logger.exception("Task %s failed by an error of the worker.", running.claim.lease.task_id)
             outcome = make_failure(
@@ -309,17 +346,14 @@ class WorkerProcess:
         if outcome is not None:
             self._outcomes.append(outcome)
             if not isinstance(outcome, Lease):
-                self._lanes[running.claim.lease.task_id] = running.claim.org_id, running.claim.queue
-        if self._buffer and not self._stopping:
-            self._start_task(self._buffer.pop())
+                self._counter.record_end(running.claim)
+        self._start_buffered()
         self._wake.set()
 
-    async def _execute_task(self, running: RunningTask) -> Outcome | None:
-        if running.stop_reason is not None:
+    async def _execute_isolated(self, running: RunningTask) -> Outcome | None:
+        if not await self._starts.has_begun(running):
             return stopped_outcome(running)
-        if self._config.isolate or running.claim.suspect:
-            return await self._isolation.run(running)
-        return mark_memory_suspect(await self._executor.execute(running))
+        return await self._isolation.run(running)
 
     async def _send_log(self, running: RunningTask) -> None:
         """Send the whole log while the lease is valid; a log that cannot be sent does not change the outcome."""
@@ -355,10 +389,7 @@ class WorkerProcess:
                 self._release_unstarted()
                 self._wake.set()
             if now >= self._next_due:
-                self._next_due, self._is_due_unknown = (
-                    math.inf,
-                    True,
-                )  # the next exchange asks for the due time after this
+                self._next_due, self._is_due_unknown = math.inf, True  # the next exchange asks for the one after this
                 self._wake_pumps()
 
     def _mark_stuck(self, running: RunningTask) -> None:
@@ -395,10 +426,11 @@ class WorkerProcess:
             await connection.listen(self._on_ready, on_cancel)
         checked = 0.0
         while True:
-            await asyncio.sleep(TICK_SECONDS)
+            await self._starts.wait_for_start(TICK_SECONDS)
             now = time.monotonic()
             look = now - checked > POLL_SECONDS or cancels.is_set()
             with connection.response_deadline(response_seconds):
+                await self._starts.send_starts(connection)
                 await self._report_running(connection)
                 if look:
                     checked = now
@@ -407,7 +439,7 @@ class WorkerProcess:
 
     async def _synchronise(self, connection: GatewayConnection) -> None:
         await self._reconcile(connection)
-        await self._report_counts(connection)
+        await self._counter.report(connection)
         self._wake_pumps()
         self._schedule_check(await connection.seconds_to_next_due())
 
@@ -422,23 +454,20 @@ class WorkerProcess:
     def _wake_pumps(self) -> None:
         """Make the pumps claim."""
         self._is_queue_empty = False
+        self._wakeups += 1
         self._wake.set()
 
     async def _report_running(self, connection: GatewayConnection) -> None:
         """Set tasks to RUNNING that have run for a moment; shorter ones need no extra call."""
         unreported = [
-            running for running in self._running.values() if not running.is_reported and running.began is not None
+            running
+            for running in self._running.values()
+            if not running.is_reported and running.began is not None and not running.claim.runs_once
         ]
         if unreported:
             await connection.mark_running([running.claim.lease for running in unreported])
             for running in unreported:
                 running.is_reported = True
-
-    async def _report_counts(self, connection: GatewayConnection) -> None:
-        """Add to the counters of the worker's row and of queues."""
-        if self._tallies:
-            tallies, self._tallies = self._tallies, defaultdict(OutcomeCounts)
-            await connection.add_counts(self._config.worker_id, tallies)
 
     async def _reconcile(self, connection: GatewayConnection) -> None:
         """Compare the tasks of this process with the leases in the queue.

@@ -14,6 +14,7 @@ from aaiclick.api.dags import (
     DagFileRequest,
     DagSummary,
     DagVersion,
+    DeleteDagResponse,
     DeployRequest,
     DeployResponse,
     JobDefinition,
@@ -83,6 +84,12 @@ async def pause_dag(context: Context, dag: DagName) -> None:
 async def resume_dag(context: Context, dag: DagName) -> ResumeDagResponse:
     """Resume a paused DAG. Missed schedules follow their catch-up settings."""
     return await context.perform(operations.resume_dag, dag)
+
+
+@routes.delete("/v1/dags/{dag}", Permission.ADMIN)
+async def delete_dag(context: Context, dag: DagName) -> DeleteDagResponse:
+    """Delete a DAG with its versions, datasets, rows and jobs. It must have no unfinished jobs and no readers."""
+    return await context.perform(operations.delete_dag, dag)
 
 
 @routes.post("/v1/dags/{dag}/run", Permission.WRITER, status_code=HTTPStatus.CREATED)

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path
 
 from aaiclick.api.field_types import Name
-from aaiclick.api.workers import LimitsRequest, Queue
+from aaiclick.api.workers import LimitsRequest, Queue, QueueScale
 from aaiclick.operations import queues as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.server.routing import Context, Routes
@@ -24,6 +24,12 @@ async def list_queues(context: Context) -> list[Queue]:
     return await context.app_state.queue_depths.get(
         context.actor.org_id, lambda: context.perform(operations.list_queues)
     )
+
+
+@routes.get("/v1/queues/{name:path}/scale", Permission.READER)
+async def get_queue_scale(context: Context, name: QueueName) -> QueueScale:
+    """Return waiting and running tasks of a queue, for an autoscaler of its workers."""
+    return await context.perform(operations.get_queue_scale, name)
 
 
 @routes.put("/v1/queues/{name:path}", Permission.WRITER, status_code=HTTPStatus.NO_CONTENT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,33 +15,25 @@ from aaiclick.api.tasks import (
     Task,
     TaskDetail,
     TaskLog,
-    TaskRequest,
     WaitReason,
 )
-from aaiclick.errors import ForbiddenError, NotFoundError, SubmitError
+from aaiclick.errors import ForbiddenError, NotFoundError
 from aaiclick.operations import tasks as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.enqueue import ParsedItems, insert_items
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
 from aaiclick.server.pagination import Cursor, Limit
-from aaiclick.server.routes.common import argument_tables, respond_if_changed
+from aaiclick.server.routes.common import respond_if_changed
 from aaiclick.server.routing import Context, PathId, Routes
 from aaiclick.server.sse import EventStream
 from aaiclick.server.task_logs import MAX_PART_BYTES, follow_log
-from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine.enqueue import enqueue_tasks, enqueue_with_tables
-from aaiclick.store.engine.plan import NewTask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 routes = Routes("tasks")
 
 IdValue = Annotated[int, Field(ge=1, le=MAX_ID)]
-
-_ENCODER = json.JSONEncoder(allow_nan=False)
-"""Shared, since `json.dumps` with options creates an encoder per call."""
 
 
 @routes.post("/v1/tasks", Permission.WRITER, status_code=HTTPStatus.CREATED, response_model=CreatedIdsResponse)
@@ -50,16 +41,10 @@ async def create_tasks(
     context: Context, request: Request, body: EnqueueRequest, key: IdempotencyKey = None
 ) -> Response:
     """Enqueue items, all of them or none. An item with an existing idempotency key gets the id of that task."""
-    items = _to_new_tasks(body.items)
-    tables = argument_tables(items)
+    items = ParsedItems(body.items)
 
     async def enqueue(connection: Connection) -> BaseModel:
-        org_id = context.actor.org_id
-        if tables:
-            ids = await enqueue_with_tables(connection, items, tables, {}, org_id)
-        else:
-            ids = await enqueue_tasks(connection, items, org_id)
-        return CreatedIdsResponse(ids=list(ids))
+        return await insert_items(connection, context.actor, items)
 
     return await run_idempotent(context, request, key, enqueue)
 
@@ -149,20 +134,3 @@ async def follow_task_log(context: Context, task_id: PathId) -> EventStream:
             return True
 
     return EventStream(follow_log(context.app_state.settings, task_id, has_ended), context.app_state.closing)
-
-
-def _to_new_tasks(items: Sequence[TaskRequest]) -> list[NewTask]:
-    return [
-        NewTask(
-            task_id, item.type, item.entrypoint, _encode_payload(item), None, item.idempotency_key, item.to_options()
-        )
-        for task_id, item in zip(get_snowflake_ids(len(items)), items, strict=True)
-    ]
-
-
-def _encode_payload(item: TaskRequest) -> str:
-    """Encode the payload of an item; raises SubmitError for NaN and infinity, which Python's parser accepts."""
-    try:
-        return _ENCODER.encode(item.payload)
-    except ValueError:
-        raise SubmitError(f"The item of type {item.type!r} has a number that JSON does not have.") from None

@@ -13,6 +13,7 @@
 - `svg`: geometry of charts and graphs
 - `filters`: template filters: numbers, durations, times and states
 - `templating`: Jinja environment
+- `parameter_form`: forms of the parameters of a job
 - `flash`: flash messages in a short-lived cookie
 - `refresh_interval`: refresh interval of open pages
 - `static_files`: static files with a content hash in the URL

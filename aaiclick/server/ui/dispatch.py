@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-API_PREFIXES = frozenset({"v1", "internal", "health", "metrics", "openapi.json"})
+API_PREFIXES = frozenset({"v1", "internal", "health", "mcp", "metrics", "openapi.json"})
 
 
 class PageDispatcher:

@@ -45,11 +45,19 @@ _CSS_CLASSES = {
     "LOST": "dead",
     "RELEASED": "pending",
     "MISSING": "dead",
+    "WAITING": "pending",
+    "APPROVED": "completed",
+    "REJECTED": "failed",
+    "EXPIRED": "dead",
     "Idle": "pending",
     "Pending": "pending",
     "Running": "running",
     "Dead": "dead",
     "Draining": "paused",
+    "info": "pending",
+    "warning": "retrying",
+    "error": "failed",
+    "critical": "dead",
 }
 
 

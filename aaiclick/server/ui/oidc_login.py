@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 
 from aaiclick.errors import UnreachableError
-from aaiclick.server.oidc import FETCH_TIMEOUT_SECONDS, OidcEndpoints, OidcProvider, subject_of
+from aaiclick.server.oidc_tokens import FETCH_TIMEOUT_SECONDS, OidcEndpoints, OidcProvider, subject_of
 from aaiclick.settings import Settings
 
 log = logging.getLogger("aaiclick.server")

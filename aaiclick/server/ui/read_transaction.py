@@ -11,7 +11,7 @@ from aaiclick.server.routing import RequestContext
 from aaiclick.store.ui import job_queries
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @asynccontextmanager

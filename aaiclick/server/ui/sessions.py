@@ -28,7 +28,7 @@ from aaiclick.store.tenancy.users import find_user
 
 if TYPE_CHECKING:
     from aaiclick.server.ui.state import UiState
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 COOKIE = "aaiclick_session"
 LIFETIME_SECONDS = 14 * 86_400

@@ -16,7 +16,7 @@ from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tenancy.audit import write_audit
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_ENTRIES = 10
 WINDOW_SECONDS = 60.0

@@ -6,7 +6,10 @@
 - `events`: emits events into the outbox, and inserts tasks of definitions
 - `event_routing`: routes events to tasks, each once, in order per dataset
 - `outbox`: lists pending and failed events, and retries failed ones
-- `runs`: reads and effects of tasks of definitions
+- `definition_runs`: reads and effects of tasks of definitions
+- `data_tests`: results of data tests
+- `freshness`: freshness policies, and when updates are due
+- `freshness_policy`: when an update is due by a policy
 - `datasets`: datasets for readers: visibility, generations, ranges, lineage
 - `orphan_files`: files that belong to no generation
 

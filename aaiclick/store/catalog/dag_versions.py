@@ -19,7 +19,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 DEPLOY_PAUSE_SECONDS = 30
 
@@ -51,6 +51,8 @@ class NewDefinition:
     heartbeat_timeout_seconds: int | None
     max_attempts: int
     status: str
+    rejected_datasets: list[str | None]
+    reference_datasets: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ async def ensure_dataset_version(
     config_hash: str,
     new_id: UUID,
     location: str,
-    built_for: UUID,
+    built_for: UUID | None,
     bounds: Sequence[int] | None = None,
 ) -> tuple[UUID, bool]:
     """The generation with this configuration, and whether it is new: then it belongs to the version `built_for`."""
@@ -201,7 +203,8 @@ async def add_definitions(
                 dump_json(new.source), dump_json(new.bootstrap), new.execution_strategy, new.idle_timeout,
                 dump_json(new.config), new.config_hash, dump_json(new.spec), new.input_datasets, new.output_datasets,
                 new.update_strategy, new.unique_key, dump_json(new.scaling), new.timeout_seconds,
-                new.heartbeat_timeout_seconds, new.max_attempts, new.status,
+                new.heartbeat_timeout_seconds, new.max_attempts, new.status, new.rejected_datasets,
+                new.reference_datasets,
             )
             for new in definitions
         ],
@@ -297,6 +300,45 @@ async def _emit_initial_events(
 async def find_obsolete_tasks(connection: Connection, version_id: UUID, serving_id: UUID) -> list[int]:
     """Unfinished tasks of a version that produce nothing for the serving one."""
     return [row["id"] for row in await connection.fetch(statement("find_obsolete_tasks"), version_id, serving_id)]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedDag:
+    """What was deleted with a DAG."""
+
+    versions: int
+    datasets: int
+    jobs: int
+
+
+async def lock_versions(connection: Connection, org_id: UUID, dag_name: str) -> bool:
+    """Lock a DAG with its versions against deploys and new jobs; returns whether it exists."""
+    await lock_dag(connection, org_id, dag_name)
+    return bool(await connection.fetch(statement("lock_dag_versions"), org_id, dag_name))
+
+
+async def list_unfinished_jobs(connection: Connection, org_id: UUID, dag_name: str, limit: int) -> list[int]:
+    """Unfinished jobs of a DAG, or with unfinished tasks of it."""
+    return [row["id"] for row in await connection.fetch(statement("list_unfinished_dag_jobs"), org_id, dag_name, limit)]
+
+
+async def list_reading_dags(connection: Connection, org_id: UUID, dag_name: str) -> list[str]:
+    """Other DAGs that read datasets of a DAG."""
+    return [row["dag_name"] for row in await connection.fetch(statement("list_reading_dags"), org_id, dag_name)]
+
+
+async def delete_dag(connection: Connection, org_id: UUID, dag_name: str) -> DeletedDag:
+    """Delete a DAG without unfinished jobs, under its lock. The cleanup loop drops the tables and files."""
+
+    async def delete(text: str) -> int:
+        return int((await connection.execute(text, org_id, dag_name)).rpartition(" ")[2])
+
+    await connection.execute(statement("release_dag_tables"), org_id, dag_name)
+    await connection.execute(statement("release_dag_files"), org_id, dag_name)
+    await connection.execute(statement("stop_serving"), org_id, dag_name)
+    jobs = await delete(statement("delete_dag_jobs"))
+    versions = await delete(statement("delete_dag_versions"))
+    return DeletedDag(versions, await delete(statement("delete_dag_datasets")), jobs)
 
 
 async def find_datasets_by_name(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from aaiclick import failpoints
@@ -16,7 +17,10 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
+
+MAX_COMPARED = 200
+"""Names that are compared with a missing one, and the length of the comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +165,40 @@ async def load_task_visibility(
     return {row["id"]: row for row in rows}
 
 
+async def hidden_incident_ids(
+    connection: Connection, reader: Reader, incidents: Sequence[Mapping[str, Any] | asyncpg.Record]
+) -> set[int]:
+    """Incidents with causes that are hidden from a reader: of tasks of DAGs that it may not read, or that are gone."""
+    if reader.roles is None:
+        return set()
+    of_tasks = [row for row in incidents if row["task_id"] is not None]
+    readable = await load_task_visibility(connection, reader, {row["task_id"] for row in of_tasks})
+    return {
+        row["id"]
+        for row in of_tasks
+        if (not readable[row["task_id"]]["everything"] if row["task_id"] in readable else row["dag_name"] is not None)
+    }
+
+
 async def find_dataset(connection: Connection, reader: Reader, name: str) -> ServedDataset:
     """Find a visible dataset; raises the same NotFoundError for missing and invisible ones."""
     rows = await list_visible_datasets(connection, reader, [name])
     if not rows:
-        raise unknown_dataset(name)
+        raise await unknown_visible_dataset(connection, reader, name)
     return rows[0]
 
 
-def unknown_dataset(name: str) -> NotFoundError:
-    return NotFoundError(f"There is no dataset {name!r:.120}.", remedy="'aaiclick datasets ls' lists them.")
+def unknown_dataset(name: str, visible_names: Sequence[str] = ()) -> NotFoundError:
+    """Return the error for a missing name; it suggests an output of that name, or the most similar name."""
+    suggestions = [visible for visible in visible_names if visible.endswith(f".{name}")]
+    suggestions = suggestions or get_close_matches(name[:MAX_COMPARED], visible_names[:MAX_COMPARED], 1)
+    remedy = f"Did you mean {suggestions[0]!r}?" if suggestions else "'aaiclick datasets ls' lists them."
+    return NotFoundError(f"There is no dataset {name!r:.120}.", remedy=remedy)
+
+
+async def unknown_visible_dataset(connection: Connection, reader: Reader, name: str) -> NotFoundError:
+    """Return the same, with a suggestion among the datasets that the reader may read."""
+    return unknown_dataset(name, [row.name for row in await list_visible_datasets(connection, reader)])
 
 
 async def list_generations(connection: Connection, dataset_id: UUID) -> list[GenerationRow]:

@@ -27,10 +27,11 @@ import asyncpg
 from aaiclick import failpoints
 from aaiclick.errors import AaiclickError
 from aaiclick.store.catalog.events import TaskBatch, insert_tasks
+from aaiclick.store.engine.incidents import record_unroutable_event
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 BATCH_SIZE = 4000
 SPLIT_BATCH_SIZE = 200
@@ -110,6 +111,7 @@ async def _charge_attempt(connection: Connection, event_id: int, error: Exceptio
     )
     if status == "Failed":
         await connection.execute(statement("fail_event_job"), event_id, now)
+        await record_unroutable_event(connection, event_id, now)
         _logger.error("Event %s cannot be routed and has failed: %s", event_id, message)
 
 
@@ -126,12 +128,27 @@ async def _route_batch(connection: Connection, batch: int, ids: list[int] | None
     open_jobs = {row["id"] for row in await connection.fetch(statement("lock_open_jobs"), jobs)}
     consumers = await _load_consumers(connection, updates, payloads)
     await _check_references(connection, updates, payloads, consumers)
-    task_counts = await insert_tasks(
-        connection, _build_task_batches(updates, payloads, open_jobs, consumers), use_copy=True
-    )
+    batches = _build_task_batches(updates, payloads, open_jobs, consumers)
+    task_counts = await insert_tasks(connection, await _coalesce_updates(connection, batches), use_copy=True)
     counts = [task_counts[job] for job in jobs], [handled[job] for job in jobs]
     await connection.execute(statement("add_routed_tasks"), jobs, *counts)
     return handled.total()
+
+
+async def _coalesce_updates(connection: Connection, batches: Sequence[TaskBatch]) -> list[TaskBatch]:
+    """For definitions that coalesce: one task for all updates, or none if one waits that no worker has claimed.
+
+    The waiting task is locked until the commit: it is claimed later, and then reads these updates too. Tasks that fill
+    a new version are not coalesced.
+    """
+    remaining = [tasks for tasks in batches if not tasks.is_coalesced or '"build"' in tasks.event_jsons[0]]
+    for tasks in batches:
+        if tasks not in remaining:
+            arguments = tasks.org_id, tasks.options.concurrency_key, tasks.definition_id
+            if await connection.fetchval(statement("lock_waiting_update"), *arguments) is None:
+                tasks.keep_first(1)
+                remaining.append(tasks)
+    return remaining
 
 
 def _parse_payload(text: str) -> Mapping[str, object]:
@@ -204,7 +221,7 @@ def _build_task_batches(
         readers = [
             (
                 batches.setdefault(definition["id"], TaskBatch.for_definition(definition, update["org_id"])),
-                None if definition["execution_strategy"] == "PerUpdate" else payload["partitions"],
+                payload["partitions"] if definition["execution_strategy"] == "PerPartition" else None,
             )
             for definition in definitions
         ]
@@ -220,7 +237,9 @@ def _build_task_batches(
         event_json = f'{prefix}, "update": "{event}"'
         for tasks, partitions in readers:
             if partitions is None:
-                tasks.append(position, job, _dedupe_key(f"cursor:{key}"), event_json + "}")
+                # Not by the cursor: the task stands for other updates too.
+                task_key = f"coalesced:{event}" if tasks.is_coalesced else _dedupe_key(f"cursor:{key}")
+                tasks.append(position, job, task_key, event_json + "}")
                 position += 1
                 continue
             for partition in partitions:

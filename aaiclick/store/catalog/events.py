@@ -21,13 +21,13 @@ from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.dispatches import runtime_queue
 from aaiclick.store.engine.new_jobs import NewJob, insert_job
+from aaiclick.store.engine.runtime_dispatches import runtime_queue
 from aaiclick.store.statements import statement
 from aaiclick.store.task_options import OPTION_COLUMNS, TaskOptions
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 EVENT_CHANNEL = "aaiclick_events"
 """Notified when there are events to route."""
@@ -104,6 +104,9 @@ class TaskBatch:
     shared_values: tuple[Any, ...]
     """Other values shared by all tasks, in the order of the statement's parameters; definition and org come first."""
 
+    is_coalesced: bool = False
+    """Whether all updates that wait become one task."""
+
     positions: list[int] = field(default_factory=list[int])
     """Positions of these tasks in the list of all new ids."""
 
@@ -117,6 +120,9 @@ class TaskBatch:
     @classmethod
     def for_definition(cls, definition: Mapping[str, Any] | asyncpg.Record, org_id: UUID) -> TaskBatch:
         limit = 1 if definition["operator"] in SEQUENTIAL_OPERATORS else definition["max_concurrency"]
+        is_coalesced = definition.get("execution_strategy") == "Coalesce"
+        if is_coalesced and limit is None:
+            limit = 1  # updates wait, and so become one task, only while another task runs
         key = None if limit is None else f"definition:{definition['type']}"
         options = TaskOptions(
             max_attempts=definition["max_attempts"],
@@ -129,7 +135,7 @@ class TaskBatch:
         kwargs_prefix = f'{{"definition": "{definition["id"]}", "event": '
         readiness = "READY" if key is None else "HELD"
         shared = (definition["id"], org_id, definition["type"], ENTRYPOINT, kwargs_prefix, readiness)
-        return cls(definition["id"], org_id, options, shared)
+        return cls(definition["id"], org_id, options, shared, is_coalesced)
 
     def append(
         self, position: int, job_id: int, key: str | None, event_json: str, partition: str | None = None
@@ -147,6 +153,12 @@ class TaskBatch:
         partitions = [None if partition is None else [partition] for partition in self.partitions]
         constants = map(repeat, (definition, org, task_type, entrypoint, readiness, *self.options.values()))
         return zip(*constants, ids, self.jobs, self.keys, kwargs, partitions, strict=False)
+
+    def keep_first(self, count: int) -> None:
+        """Drop all tasks but the first ones."""
+        columns: list[list[Any]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
+        for column in columns:
+            del column[count:]
 
     def drop_duplicates(self, keys: set[str]) -> None:
         """Drop the tasks that have one of these keys, and all but the first of those that share one."""

@@ -11,7 +11,7 @@ from aaiclick.store.engine.leases import Lease
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 RETENTION_SECONDS = 3600.0
 """Retention of a replaced file: longer than any query over datasets may take."""

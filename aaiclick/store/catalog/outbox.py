@@ -15,7 +15,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 LAST_ID = 2**63 - 1
 RETRY_BATCH_SIZE = 10_000

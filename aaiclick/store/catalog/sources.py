@@ -16,7 +16,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def lock_due_definitions(connection: Connection, *, now: datetime | None = None) -> list[asyncpg.Record]:
@@ -91,7 +91,7 @@ async def start_source(
             what = f"The DAG {dag_name!r:.80} has no source {job_name!r:.80}" if job_name else f"{dag_name!r:.80}"
             raise NotFoundError(
                 f"{what}." if job_name else f"There is no DAG {what} with a source.",
-                remedy="'aaiclick dag versions' lists the DAGs.",
+                remedy="'aaiclick dag ls' lists the DAGs.",
             )
         if len(sources) > 1:
             names = ", ".join(row["name"] for row in sources)
@@ -123,5 +123,5 @@ async def resume_dag(connection: Connection, org_id: UUID, dag_name: str) -> int
 async def _set_paused(connection: Connection, org_id: UUID, dag_name: str, *, paused: bool) -> list[str]:
     rows = await connection.fetch(statement("set_dag_paused"), org_id, dag_name, paused)
     if not rows:
-        raise NotFoundError(f"There is no DAG {dag_name!r:.80}.", remedy="'aaiclick dag versions' lists the DAGs.")
+        raise NotFoundError(f"There is no DAG {dag_name!r:.80}.", remedy="'aaiclick dag ls' lists the DAGs.")
     return [row["type"] for row in rows]

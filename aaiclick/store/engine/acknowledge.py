@@ -6,16 +6,19 @@ their jobs. All other outcomes need a transaction under the graph locks of the j
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
-from aaiclick.store.catalog import runs
+from aaiclick.store.catalog import definition_runs
+from aaiclick.store.catalog.data_tests import write_test_results
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import claim, lease_columns
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, await_returned_tasks, discard_additions
+from aaiclick.store.engine.incidents import record_failed_tasks
 from aaiclick.store.engine.leases import (
     MAX_RELEASE_DELAY_SECONDS,
     MAX_RELEASES,
@@ -29,7 +32,7 @@ from aaiclick.store.engine.leases import (
     to_cancelled_failure,
 )
 from aaiclick.store.engine.propagate import is_linked, propagate
-from aaiclick.store.engine.skip import choose_branches
+from aaiclick.store.engine.skipped_tasks import choose_branches
 from aaiclick.store.engine.waits import RefusedWait, begin_wait
 from aaiclick.store.statements import statement
 from aaiclick.store.tables import table_references
@@ -37,7 +40,7 @@ from aaiclick.store.tables import table_references
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 NOT_HELD_FINGERPRINT = "result not held"
@@ -62,22 +65,8 @@ async def acknowledge(
     now: datetime | None = None,
 ) -> set[int]:
     """Record outcomes; returns the ids of tasks with valid leases. Outcomes of lost leases change nothing."""
-    accepted: set[int] = set()
-    plain = [
-        s
-        for s in successes
-        if not (s.lease.linked or s.awaits or s.branch is not None or s.wait or s.effects) and s.tables is None
-    ]
-    if plain:
-        plain.sort(key=lambda success: success.lease.task_id)  # rows are locked in this order
-        async with failpoints.statement("complete"):
-            rows = await retry_on_deadlock(
-                lambda: connection.fetch(statement("complete_tasks"), *_success_columns(plain), now)
-            )
-        accepted.update(row["id"] for row in rows)
-    rest = [success for success in successes if success.lease.task_id not in accepted]
-    if rest or failures or releases:
-        accepted |= await _complete_with_locks(connection, rest, failures, releases, now)
+    accepted, unflushed = await _acknowledge(connection, successes, failures, releases, now)
+    await unflushed.flush(connection)
     return accepted
 
 
@@ -93,25 +82,89 @@ async def acknowledge_and_claim(
     lease_seconds: float,
     org_id: UUID | None = None,
     now: datetime | None = None,
+    on_claimed: Callable[[Sequence[Claim]], None] | None = None,
 ) -> tuple[set[int], list[Claim]]:
-    """Acknowledge, then claim, in separate transactions: a failed claim does not undo an acknowledgement."""
-    accepted: set[int] = set()
-    if successes or failures or releases:
-        accepted = await acknowledge(
-            connection, worker_id=worker_id, successes=successes, failures=failures, releases=releases, now=now
+    """Acknowledge, then claim, in separate transactions: a failed claim does not undo an acknowledgement.
+
+    Other workers are notified of newly ready tasks that the claim has left. `on_claimed` receives the claims before the
+    acknowledgement is durable, so that they start meanwhile; without it, the commit of the claim makes both durable.
+    """
+    accepted, unflushed = await _acknowledge(connection, successes, failures, releases, now)
+    claims: list[Claim] = []
+    if limit > 0:
+        claims = await claim(
+            connection,
+            worker_id=worker_id,
+            limit=limit,
+            queues=queues,
+            lease_seconds=lease_seconds,
+            org_id=org_id,
+            now=now,
+            durable=unflushed.is_pending and on_claimed is None,
         )
-    if limit <= 0:
-        return accepted, []
-    claims = await claim(
-        connection,
-        worker_id=worker_id,
-        limit=limit,
-        queues=queues,
-        lease_seconds=lease_seconds,
-        org_id=org_id,
-        now=now,
-    )
+    if on_claimed is not None:
+        on_claimed(claims)
+    is_queue_empty = len(claims) < limit and org_id is None
+    if is_queue_empty and (not queues or unflushed.ready.issubset(queues)):
+        unflushed.ready.clear()
+    if on_claimed is not None or not claims or unflushed.ready:
+        await unflushed.flush(connection)
     return accepted, claims
+
+
+@dataclass(slots=True)
+class _Unflushed:
+    """Asynchronous commits of an acknowledgement, and queues with newly ready tasks that were not notified yet."""
+
+    is_pending: bool = False
+    ready: set[str] = field(default_factory=set[str])
+
+    async def flush(self, connection: Connection) -> None:
+        """Wait until the commits are on disk, and notify workers."""
+        if self.is_pending:
+            async with failpoints.statement("flush"):
+                await connection.execute(statement("flush_wal"), sorted(self.ready))
+
+
+async def _acknowledge(
+    connection: Connection,
+    successes: Sequence[Success],
+    failures: Sequence[Failure],
+    releases: Sequence[Lease],
+    now: datetime | None,
+) -> tuple[set[int], _Unflushed]:
+    """Record outcomes by the shortest path of each."""
+    accepted: set[int] = set()
+    unflushed = _Unflushed()
+    # Rows are locked in this order.
+    simple = sorted((s for s in successes if _is_simple(s)), key=lambda success: success.lease.task_id)
+    if plain := [success for success in simple if not success.lease.linked]:
+        async with failpoints.statement("complete"):
+            rows = await retry_on_deadlock(
+                lambda: connection.fetch(statement("complete_tasks"), *_success_columns(plain), now)
+            )
+        accepted.update(row["id"] for row in rows)
+    if linked := [success for success in simple if success.lease.linked and not success.lease.grouped]:
+        async with failpoints.statement("complete_linked"):
+            row = await retry_on_deadlock(
+                lambda: connection.fetchrow(statement("complete_linked_tasks"), *_success_columns(linked), now)
+            )
+        if row is not None and row["completed"]:
+            accepted.update(row["completed"])
+            unflushed.is_pending = True
+            unflushed.ready.update(row["ready"] or ())
+    rest = [success for success in successes if success.lease.task_id not in accepted]
+    if rest or failures or releases:
+        accepted |= await _complete_with_locks(connection, rest, failures, releases, now)
+        unflushed.is_pending = True
+    return accepted, unflushed
+
+
+def _is_simple(success: Success) -> bool:
+    """Whether the end of the attempt writes nothing but the task's row and what depends on it."""
+    return success.tables is None and not (
+        success.awaits or success.branch is not None or success.wait or success.effects
+    )
 
 
 class _MoreLocks(Exception):  # noqa: N818  (control flow, not an error)
@@ -142,9 +195,6 @@ async def _complete_with_locks(
         ]
         successes = [success for success in successes if success.lease.task_id not in not_held.tables]
         accepted = await _end_in_transaction(connection, successes, [*failures, *refused], releases, now)
-    # Flush the WAL before the worker is answered, but after the locks are released.
-    async with failpoints.statement("flush"):
-        await connection.execute(statement("flush_wal"))
     return accepted
 
 
@@ -234,13 +284,18 @@ async def _end_attempts(
     )
     if not_held:
         raise _NotHeld(not_held)
+    tests = [(f.lease, f.tests) for f in failures if f.tests and f.lease.task_id in accepted]
+    if tests:
+        await write_test_results(connection, [((lease.task_id, lease.attempt), rows) for lease, rows in tests])
     ended_leases = [*(failure.lease for failure in failures), *releases]
     await table_references.release_attempts(connection, [lease for lease in ended_leases if lease.task_id in accepted])
     if with_discards:
         await discard_additions(connection, with_discards, delta)
     effects = {s.lease.task_id: s.effects for s in successes if s.effects is not None}
-    events = await runs.write_effects(connection, ended, effects) if effects else None
+    events = await definition_runs.write_effects(connection, ended, effects) if effects else None
     await propagate(connection, ended, now, delta, events)
+    if failures:
+        await record_failed_tasks(connection, ended, now)
     return accepted
 
 

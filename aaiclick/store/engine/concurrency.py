@@ -14,7 +14,7 @@ from uuid import UUID
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def admit_held_tasks(connection: Connection, keys: Iterable[tuple[UUID, str | None]]) -> set[str]:

@@ -14,7 +14,12 @@ from aaiclick.store.engine.pause import (
     resume_type,
     set_queue,
 )
-from aaiclick.store.engine.retry import clear_tasks, discard_dead_letters, redrive_dead_letters, retry_failed_tasks
+from aaiclick.store.engine.retry_and_redrive import (
+    clear_tasks,
+    discard_dead_letters,
+    redrive_dead_letters,
+    retry_failed_tasks,
+)
 from aaiclick.store.engine.task_types import set_retry_policy
 
 __all__ = [

@@ -26,7 +26,7 @@ from aaiclick.store.tables.table_references import hold_results
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @dataclass(slots=True)
@@ -93,7 +93,8 @@ async def await_returned_tasks(
     )  # fmt: skip
     await connection.execute(statement("insert_returned_dependencies"), awaits, lease.task_id)
     for node in await connection.fetch(statement("delete_addition_gates"), lease.task_id, lease.attempt):
-        (delta.tasks if node["next_type"] == "task" else delta.groups).append(node["next_id"])
+        by_type = {"task": delta.tasks, "group": delta.groups, "handler": delta.handlers}
+        by_type[node["next_type"]].append(node["next_id"])
     delta.failed_tasks += [(row["id"], job_id) for row in rows if row["ended"] and row["status"] != "COMPLETED"]
     return row
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
+from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.plan import Counters, NewTask
+from aaiclick.store.engine.submission_plan import Counters, NewTask
 from aaiclick.store.engine.submit import TASK_COLUMNS, make_records
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
+
+MAX_DEBOUNCE_INTERVALS = 10
+"""Maximum delay of an item with a payload that is replaced repeatedly."""
 
 COPY_MIN_TASKS = 50
 """Fewer tasks are inserted by a statement: COPY needs one more round trip."""
@@ -40,6 +46,37 @@ async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id
         await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
         await notify_ready(connection, {task.options.queue for task in tasks if task.options.run_at is None})
     return [task.id for task in tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """Delay of an item, during which a later item with the same key replaces its payload, or is merged into it."""
+
+    seconds: float
+    key: str = ""
+    is_merged: bool = False
+
+
+async def enqueue_debounced(
+    connection: Connection, task: NewTask, debounce: Debounce, org_id: UUID = DEFAULT_ORG_ID
+) -> int:
+    """Enqueue an item, or update the one that waits under the same key; returns the id of the item that will run.
+
+    The row lock of the waiting item decides between this update and a claim: either the claim reads this payload, or
+    a new item is inserted.
+    """
+    key = f"debounce:{debounce.key}"
+    async with failpoints.transaction(connection, "enqueue_debounced"):
+        run_at = await read_clock(connection) + timedelta(seconds=debounce.seconds)
+        options = replace(task.options, run_at=run_at)
+        while True:
+            item_id = await connection.fetchval(
+                statement("debounce_task"), task.id, org_id, task.type, task.entrypoint, task.kwargs, key,
+                debounce.is_merged, MAX_DEBOUNCE_INTERVALS * debounce.seconds, *options.values(),
+            )  # fmt: skip
+            if item_id is not None:
+                return int(item_id)
+            await connection.execute(statement("release_debounce_key"), org_id, task.type, key)
 
 
 async def enqueue_with_tables(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
-from aaiclick.store.enums import DISPATCHER_QUEUE, RUNTIME_QUEUE
+from aaiclick.store.enums import DISPATCHER_QUEUE, RUNTIME_QUEUE, VERSION_QUEUE
 from aaiclick.store.rows import fetch_row
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 MAX_DEPENDENCIES_SHOWN = 10
 
@@ -47,6 +47,9 @@ class TaskFacts:
     cause_id: int | None
     concurrency_key: str | None
     slots: int
+    rate: str | None
+    rate_key: str
+    rate_next_at: datetime | None
     wait_type: str | None
     wait_name: str | None
     wait_key: str | None
@@ -122,7 +125,11 @@ def explain_facts(facts: TaskFacts) -> list[Reason]:
         case "TIME", _:
             return [Reason("scheduled", f"starts {_format_available_at(facts)}"), *_explain_due(facts)]
         case "HELD", _:
-            return _explain_pauses(facts) or [_explain_no_slot(facts)]
+            return _explain_pauses(facts) or [
+                _explain_rate(facts, facts.rate)
+                if facts.rate is not None and facts.concurrency_key is None
+                else _explain_no_slot(facts)
+            ]
         case _:
             return [*_explain_pauses(facts), *_explain_limits(facts), *_explain_workers(facts)] or [
                 _explain_queued(facts)
@@ -138,6 +145,8 @@ def _explain_wait(facts: TaskFacts) -> Reason:
             return Reason("event", f"waits for event {event} until {until}")
         case "job":
             return Reason("job", f"waits for job {facts.wait_job_id} until {until}")
+        case "approval":
+            return Reason("approval", f"waits for {facts.wait_key} to decide: {facts.wait_name}, until {until}")
         case "poll":
             return Reason("poll", f"polls again at {until}")
         case _:
@@ -219,9 +228,22 @@ def _explain_limits(facts: TaskFacts) -> list[Reason]:
 
 def _explain_workers(facts: TaskFacts) -> list[Reason]:
     queue = facts.queue
+    if queue.startswith(VERSION_QUEUE):
+        return _explain_version(facts, queue.split(":")[2])
     if _is_runtime_queue(queue):
         return [_explain_runtime(facts, queue.removeprefix(RUNTIME_QUEUE))]
     return _explain_missing_worker(facts)
+
+
+def _explain_version(facts: TaskFacts, version: str) -> list[Reason]:
+    """Only workers with the version of a pinned job run its tasks."""
+    last_heartbeat = facts.worker_last_heartbeat
+    if last_heartbeat is not None:
+        silent = (facts.now - last_heartbeat).total_seconds()
+        if silent < get_settings().worker_timeout_seconds:
+            return []
+    text = f"its job is pinned to code version {version}, and no worker with that version is running"
+    return [Reason("code_version", f"{text}: start one with 'aaiclick worker start --code-version {version}'")]
 
 
 def _is_runtime_queue(queue: str) -> bool:
@@ -265,6 +287,16 @@ def _explain_no_slot(facts: TaskFacts) -> Reason:
     holders = ", ".join(str(holder) for holder in facts.key_holders or ())
     slots = "the slot" if facts.slots == 1 else f"all {facts.slots} slots"
     return Reason("concurrency", f"{slots} of key {facts.concurrency_key!r} taken by {holders or 'others'}")
+
+
+def _explain_rate(facts: TaskFacts, rate: str) -> Reason:
+    count, _, seconds = rate.partition("/")
+    next_at = facts.rate_next_at or facts.now
+    return Reason(
+        "rate",
+        f"{count} tasks of rate key {facts.rate_key!r} were claimed within {seconds} s, its rate; the next ones start "
+        f"at {next_at.isoformat(timespec='seconds')}",
+    )
 
 
 def _explain_queued(facts: TaskFacts) -> Reason:

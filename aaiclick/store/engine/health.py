@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 STALE_SECONDS = 60.0
 """Time after which an expired lease that is not recovered counts as stale."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 DEFECT_REMEDY = "This is a bug in aaiclick, or its tables were changed by hand: please report it."
 
@@ -66,6 +66,11 @@ INVARIANTS = {
         "attempts stay within their limit, poison tasks become dead letters",
         f"'aaiclick tasks cancel ID' ends it. {DEFECT_REMEDY}",
     ),
+    "I13": Invariant(
+        "check_i13_flow",
+        "limits of jobs, rates and schedules hold, compensations run in reverse",
+        f"'aaiclick jobs cancel ID' ends a job too many. {DEFECT_REMEDY}",
+    ),
 }
 
 GRACE_SECONDS = 60.0
@@ -75,7 +80,7 @@ WITH_GRACE_PERIOD = ("I1", "I9")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class InvariantViolation:
     """One violation of an invariant."""
 
     invariant: str
@@ -90,7 +95,7 @@ class InvariantReport:
 
     invariant: str
     count: int
-    findings: list[Finding]
+    findings: list[InvariantViolation]
 
 
 async def check_invariant(
@@ -99,11 +104,11 @@ async def check_invariant(
     """Count violations of one invariant, in one statement."""
     arguments = (grace_seconds,) if name in WITH_GRACE_PERIOD else ()
     rows = await connection.fetch(statement(INVARIANTS[name].statement_name), *arguments)
-    findings = [Finding(name, row["kind"], row["id"], row["finding"]) for row in rows]
+    findings = [InvariantViolation(name, row["kind"], row["id"], row["finding"]) for row in rows]
     return InvariantReport(name, rows[0]["total"] if rows else 0, findings)
 
 
-async def check_invariants(connection: Connection, *, grace_seconds: float = GRACE_SECONDS) -> list[Finding]:
+async def check_invariants(connection: Connection, *, grace_seconds: float = GRACE_SECONDS) -> list[InvariantViolation]:
     """Violations of all invariants (at most a hundred of each), in one snapshot."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         reports = [await check_invariant(connection, name, grace_seconds=grace_seconds) for name in INVARIANTS]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, ConfigDict, Field, with_config
@@ -45,6 +45,8 @@ class Lease:
     token: UUID
     linked: bool = field(default=False, compare=False)
     """A hint that the completion concerns other tasks. A wrong hint costs one statement."""
+    grouped: bool = field(default=False, compare=False)
+    """A hint that it concerns groups, concurrency keys or returned tasks. A wrong hint costs some statements."""
 
 
 @dataclass(slots=True)
@@ -69,6 +71,8 @@ class Claim:
     priority: int = 0
     shared: bool = True
     """The installation has more than one organisation: only code on the operator's allowlist may run."""
+    runs_once: bool = False
+    """Its code must not run twice: the queue has to record that it begins before it does."""
 
 
 OrgQueue = tuple[UUID, str]
@@ -83,6 +87,12 @@ class OutcomeCounts:
     failed: int = 0
 
 
+MAX_REPORTED_QUEUES = 1_000
+"""Number of queues in one report of outcome counts."""
+
+WAIT_ARGUMENT = "aaiclick_wait"
+"""Argument of a task with the state of its wait; arguments of users cannot have this name."""
+
 MAX_WAIT_SECONDS = 366 * 86_400.0
 """Longest wait, and the default; the timeout of the job counts too."""
 
@@ -93,20 +103,32 @@ Seconds = Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)]
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question to the members of a role; `form` and `shown` are JSON objects as text."""
+
+    title: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+    role: Annotated[str, Field(min_length=1, max_length=100)]
+    form: JsonText | None = None
+    shown: JsonText | None = None
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True)
 class Wait:
-    """What a task waits for: a time, an event, the end of a job, or its next poll.
+    """What a task waits for: a time, an event, the end of a job, its next poll, or a person's decision.
 
     `seconds` is the delay until it goes on at the latest, `at` an absolute time instead; `deadline_seconds` limits all
     waits of the task together.
     """
 
-    wait_type: Literal["time", "event", "job", "poll"]
+    wait_type: Literal["time", "event", "job", "poll", "approval"]
     seconds: Seconds = MAX_WAIT_SECONDS
     at: AwareDatetime | None = None
     deadline_seconds: Seconds = MAX_WAIT_SECONDS
     name: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] = ""
     key: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] = ""
     job_id: SnowflakeId | None = None
+    approval: ApprovalRequest | None = None
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -148,6 +170,8 @@ class Failure:
     outcome: str = "FAILED"
     expired: bool = False
     """Apply only if the lease has expired: set by the reaper."""
+    tests: tuple[dict[str, Any], ...] = ()
+    """Results of data tests, one of which failed; written in the transaction that ends the attempt."""
 
 
 def to_cancelled_failure(success: Success) -> Failure:

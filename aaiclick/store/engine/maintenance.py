@@ -17,9 +17,11 @@ from aaiclick.store.engine.leases import Failure, Lease
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 REAP_BATCH_SIZE = 1_000
+MAX_SCANNED_TASKS = 10_000
+"""Oldest tasks that are searched for attempts of stopped workers."""
 METRIC_MERGE_BATCH_SIZE = 10_000
 EVENT_BATCH_SIZE = 10_000
 LOST_LEASE_FINGERPRINT = "lease expired"
@@ -125,10 +127,14 @@ async def delete_old_history(
     async with failpoints.statement("delete_old_tasks"):
         tasks = await connection.fetchval(statement("delete_old_tasks"), keep_seconds, limit, now)
     async with failpoints.statement("delete_old_workers"):
-        workers = await connection.execute(statement("delete_old_workers"), keep_seconds, now)
+        workers = await connection.execute(statement("delete_old_workers"), keep_seconds, now, MAX_SCANNED_TASKS)
     async with failpoints.statement("delete_old_queue_minutes"):
         await connection.execute(statement("delete_old_queue_minutes"), now)
+    await connection.execute(statement("delete_old_incidents"), keep_seconds, limit, now)
     await connection.execute(statement("delete_expired_events"), EVENT_BATCH_SIZE, now)
+    await connection.execute(statement("delete_old_test_results"), keep_seconds, limit, now)
+    await connection.execute(statement("delete_old_cached_results"), keep_seconds, limit, now)
+    await connection.execute(statement("delete_old_rate_limits"), limit, now)
     await connection.execute(statement("merge_metric_counts"), METRIC_MERGE_BATCH_SIZE)
     return {"jobs": jobs, "tasks": tasks, "workers": _row_count(workers)}
 

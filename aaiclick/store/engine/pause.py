@@ -18,7 +18,7 @@ from aaiclick.store.statements import statement
 from aaiclick.store.tenancy.orgs import ClaimLimits
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def set_queue(connection: Connection, name: str, limits: ClaimLimits, org_id: UUID = DEFAULT_ORG_ID) -> None:

@@ -12,13 +12,13 @@ from uuid import UUID
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, resolve_returned_results
-from aaiclick.store.engine.skip import advance_handlers, skip_nodes
+from aaiclick.store.engine.skipped_tasks import advance_handlers, skip_nodes
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 UNSUCCESSFUL = ("FAILED", "DEAD_LETTER", "CANCELLED")
 SATISFIED = ("COMPLETED", "PASSED_OVER", "PASSED_AGAIN")

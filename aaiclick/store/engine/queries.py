@@ -17,9 +17,11 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 LAST_ID = 2**63 - 1
+MAX_TREE_JOBS = 200
+MAX_TREE_LEVELS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,17 @@ async def get_job(connection: Connection, job_id: int) -> asyncpg.Record | None:
     return await connection.fetchrow(statement("get_job"), job_id)
 
 
+async def list_code_versions(connection: Connection, job_id: int, *, limit: int = 1_000) -> list[str]:
+    """Versions of the code that ran the first tasks of a job."""
+    rows = await connection.fetch(statement("list_code_versions"), job_id, limit)
+    return [row["code_version"] for row in rows]
+
+
+async def list_job_tree(connection: Connection, job_id: int) -> list[asyncpg.Record]:
+    """A job with the child jobs below it, each after its parent."""
+    return await connection.fetch(statement("list_job_tree"), job_id, MAX_TREE_JOBS, MAX_TREE_LEVELS)
+
+
 async def find_next_task(connection: Connection, job_id: int) -> asyncpg.Record | None:
     """The first runnable task of a job, if none of its tasks runs."""
     return await connection.fetchrow(statement("find_next_task"), job_id)
@@ -47,10 +60,14 @@ async def list_jobs(
     *,
     status: str | None = None,
     org_id: UUID | None = None,
+    labels: Mapping[str, str] | None = None,
     before: int = LAST_ID,
     limit: int = 100,
 ) -> list[asyncpg.Record]:
-    """List jobs, newest first; the last id is the `before` of the next page."""
+    """List jobs, newest first, with all of the labels; the last id is the `before` of the next page."""
+    if labels:
+        tags = json.dumps(dict(labels))
+        return await connection.fetch(statement("list_tagged_jobs"), org_id, status, before, limit, tags)
     return await connection.fetch(statement("list_jobs"), org_id, status, before, limit)
 
 
@@ -77,7 +94,10 @@ async def load_task_results(connection: Connection, job_id: int, task_ids: Seque
     """Results by task id; only of tasks of the job."""
     rows = await connection.fetch(statement("load_task_results"), list(task_ids), job_id)
     return {
-        row["id"]: TaskResult(row["id"], row["result"], literal=row["literal"], failure=row["failure"]) for row in rows
+        row["id"]: TaskResult(
+            row["id"], row["result"], completed_at=row["completed_at"], literal=row["literal"], failure=row["failure"]
+        )
+        for row in rows
     }
 
 
@@ -92,9 +112,11 @@ async def resolve_arguments(connection: Connection, job_id: int | None, kwargs: 
     return json.dumps(resolve_placeholders(arguments, values))
 
 
-async def load_job_results(connection: Connection, job_id: int, limit: int) -> list[asyncpg.Record]:
-    """Final results of a job: those of tasks without dependents."""
-    return await connection.fetch(statement("load_job_results"), job_id, limit)
+async def load_job_results(
+    connection: Connection, job_id: int, limit: int | None = None, *, after: int = 0
+) -> list[asyncpg.Record]:
+    """Final results of a job: those of tasks without dependents, in order of their ids."""
+    return await connection.fetch(statement("load_job_results"), job_id, limit, after)
 
 
 async def load_group_results(connection: Connection, group_id: int, job_id: int | None = None) -> list[TaskResult]:
@@ -113,6 +135,13 @@ async def load_job_progress(connection: Connection, job_id: int) -> list[asyncpg
 async def load_queue_depths(connection: Connection, org_id: UUID | None = None) -> list[asyncpg.Record]:
     """Every queue with its depth, limits and pause state."""
     return await connection.fetch(statement("load_queue_depths"), org_id)
+
+
+async def load_queue_scale(connection: Connection, org_id: UUID, name: str, limit: int) -> asyncpg.Record:
+    """Waiting tasks (at most `limit`) and running tasks of a queue, and how long the oldest has waited."""
+    row = await connection.fetchrow(statement("load_queue_scale"), org_id, name, limit)
+    assert row is not None  # noqa: S101  (aggregates return one row)
+    return row
 
 
 async def list_dead_letters(

@@ -16,9 +16,11 @@ from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.job_concurrency import add_turn, admit_job
 from aaiclick.store.engine.leases import Lease
 from aaiclick.store.engine.new_jobs import NewJob, insert_job
-from aaiclick.store.engine.plan import (
+from aaiclick.store.engine.propagate import update_jobs
+from aaiclick.store.engine.submission_plan import (
     Counters,
     ExistingNodes,
     NewGroup,
@@ -28,14 +30,15 @@ from aaiclick.store.engine.plan import (
     compute_counters,
     expand_handler_edges,
     list_handlers,
+    pin_plan,
+    pinned_version,
 )
-from aaiclick.store.engine.propagate import update_jobs
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
 from aaiclick.store.task_options import DEFAULT_OPTIONS, OPTION_COLUMNS
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,8 +81,22 @@ async def submit_job(
     *,
     limits: JobLimits | None = None,
     now: datetime | None = None,
+    is_admitted: bool = False,
 ) -> int:
-    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key."""
+    """Insert a job with `plan`; returns its id, or that of the existing job with its idempotency key.
+
+    A limited job may wait for another one, replace it, or not be inserted (see `job_concurrency`).
+    """
+    if job.pinned_version is not None and not is_admitted:
+        pin_plan(plan, job.pinned_version)
+    if job.policy.concurrency is not None and not is_admitted:
+        async with failpoints.transaction(connection, "submit_limited"):
+            admission = await admit_job(connection, job)
+            if admission.existing_id is not None:
+                return admission.existing_id
+            if admission.awaited_id is not None:
+                plan = add_turn(plan, admission.awaited_id)
+            return await submit_job(connection, job, plan, names, limits=limits, now=now, is_admitted=True)
     (limits or JobLimits()).check(f"Job {job.name!r}", len(plan.tasks))
     plan = expand_handler_edges(plan, names or {})
     counters = await _run_off_loop(plan, _check_new_plan, plan, names or {})
@@ -125,6 +142,8 @@ async def add_to_job(
         async with failpoints.transaction(connection, "add"):
             await connection.execute(statement("lock_job"), job_id)
             adder = await _lock_adding_attempt(connection, job_id, lease)
+            if adder is not None and (version := pinned_version(adder.queue)) is not None:
+                pin_plan(plan, version)
             await _add_plan(connection, job_id, plan, names or {}, adder, limits or JobLimits(), now)
     except LimitError as error:
         if lease is not None:
@@ -159,7 +178,8 @@ async def _add_plan(
     grown = {group: added for group in existing.groups if (added := counters.open[group])}
     if grown:
         await connection.execute(statement("add_group_members"), list(grown), list(grown.values()))
-    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks))
+    by_handler = adder is not None and adder.is_handler
+    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks), by_handler)
     if total is None:
         state = "being cancelled" if head["cancelled"] else "finished"
         raise SubmitError(
@@ -176,6 +196,8 @@ class AddingAttempt:
     task_id: int
     attempt: int
     depth: int
+    is_handler: bool
+    queue: str
 
 
 async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease | None) -> AddingAttempt | None:
@@ -187,7 +209,7 @@ async def _lock_adding_attempt(connection: Connection, job_id: int, lease: Lease
             f"Attempt {lease.attempt} of task {lease.task_id} has lost its lease; nothing was added to job {job_id}.",
             remedy="Stop: another attempt runs or has finished.",
         )
-    return AddingAttempt(lease.task_id, lease.attempt, row["depth"])
+    return AddingAttempt(lease.task_id, lease.attempt, row["depth"], row["is_handler"], row["queue"])
 
 
 def _gate_on_task(plan: Plan, task_id: int) -> Plan:
@@ -234,7 +256,7 @@ async def _load_existing_nodes(
         if row["skipped"]:
             raise SubmitError(
                 f"Group {row['id']} ({row['name']!r}) was skipped: its dependents and members never run.",
-                remedy="Clear the task whose branch left it out.",
+                remedy="Clear the task that chose the branch.",
             )
         if row["completed"] and row["id"] in parents:
             raise SubmitError(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from aaiclick import failpoints
 from aaiclick.store.engine.new_jobs import NewJob, insert_job
-from aaiclick.store.engine.plan import Plan
 from aaiclick.store.engine.propagate import update_jobs
+from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def submit_slices(

@@ -11,7 +11,7 @@ from aaiclick.store.engine.result_placeholders import referenced_task_ids, tempo
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def check_inputs(connection: Connection, job_id: int, cleared: Iterable[int], tasks: Iterable[int]) -> None:

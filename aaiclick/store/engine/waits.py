@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from aaiclick import failpoints
-from aaiclick.errors import SubmitError
+from aaiclick.errors import LimitError, SubmitError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.deadlock_retry import retry_on_deadlock
+from aaiclick.store.engine.approvals import insert_approval
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.leases import MAX_NAME_CHARACTERS, Lease, Wait
@@ -24,10 +25,10 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
-WAIT_ARGUMENT = "aaiclick_wait"
-"""Argument with the state of a wait."""
+MAX_STORED_EVENTS = 100_000
+"""Events of an organisation that have not expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,24 @@ async def begin_wait(
         return None
     if row["cancelled"]:
         return RefusedWait(None)
+    if (wait.wait_type == "approval") != (wait.approval is not None):
+        return RefusedWait("A wait for an approval has a title and a role, and other waits have none.")
     if row["expired"]:
         return RefusedWait(f"It has not ended within {wait.deadline_seconds:g} s.")
-    outcome: str | None = None
+    outcome, job_id = cast("str | None", None), wait.job_id
     if wait.wait_type == "event":
         await lock_events(connection, [(row["org_id"], wait.name, wait.key)])
         payload = await connection.fetchval(statement("find_workflow_event"), row["org_id"], wait.name, wait.key, now)
         outcome = None if payload is None else f'{{"event": {payload}}}'
     elif wait.wait_type == "job":
-        awaited = await connection.fetchrow(statement("await_job"), wait.job_id, row["org_id"])
-        if awaited is None or wait.job_id == row["job_id"]:
-            return RefusedWait(f"There is no other job {wait.job_id} to wait for.")
-        outcome = awaited["outcome"]
+        if row["is_turn"]:
+            job_id = await _await_turn(connection, row)
+            outcome = '{"job": null}' if job_id is None else None
+        else:
+            awaited = await connection.fetchrow(statement("await_job"), job_id, row["org_id"])
+            if awaited is None or job_id == row["job_id"]:
+                return RefusedWait(f"There is no other job {job_id} to wait for.")
+            outcome = awaited["outcome"]
     times = wait.at, wait.seconds, wait.deadline_seconds
     suspended = await connection.fetchrow(statement("suspend_task"), *key, *times, now)
     if outcome is not None:
@@ -72,9 +79,25 @@ async def begin_wait(
         if suspended is not None:
             await notify_ready(connection, {suspended["queue"]})
     else:
-        columns = wait.wait_type, wait.name, wait.key, wait.job_id
-        await connection.execute(statement("insert_wait"), lease.task_id, lease.attempt, *columns)
+        columns = wait.wait_type, wait.name, wait.key, job_id
+        await connection.execute(statement("insert_wait"), lease.task_id, lease.attempt, *columns, now)
+        if wait.approval is not None and wait.wait_type == "approval":
+            await insert_approval(connection, lease, wait.approval, now)
     return suspended
+
+
+async def _await_turn(connection: Connection, task: asyncpg.Record) -> int | None:
+    """Let the end of the job before a limited one wake its turn; None if the turn has come.
+
+    The job is that of the locked row: since the claim, a restart may have let the turn come.
+    """
+    while (job_id := await connection.fetchval(statement("find_awaited_turn"), task["turn_after"])) is not None:
+        awaited = await connection.fetchrow(statement("await_job"), job_id, task["org_id"])
+        if awaited is None or job_id == task["job_id"]:
+            return None
+        if awaited["outcome"] is None:
+            return job_id
+    return None
 
 
 async def send_event(
@@ -106,9 +129,8 @@ async def send_event(
         async with failpoints.transaction(connection, "send_event"):
             await lock_events(connection, [(org_id, name, key)])
             event_id = get_snowflake_id()
-            await connection.execute(
-                statement("insert_workflow_event"), event_id, org_id, name, key, payload, keep_seconds, now
-            )
+            if keep_seconds > 0:
+                await _store_event(connection, event_id, org_id, name, key, payload, keep_seconds, now)
             rows = await connection.fetch(statement("wake_event_waits"), org_id, name, key, payload, now)
             ready = {row["queue"] for row in rows if row["readiness"] == "READY"}
             ready |= await admit_held_tasks(connection, ((row["org_id"], row["concurrency_key"]) for row in rows))
@@ -116,3 +138,23 @@ async def send_event(
         return event_id, len(rows)
 
     return await retry_on_deadlock(send_in_transaction)
+
+
+async def _store_event(
+    connection: Connection,
+    event_id: int,
+    org_id: UUID,
+    name: str,
+    key: str,
+    payload: str,
+    keep_seconds: float,
+    now: datetime | None,
+) -> None:
+    """Store an event for waits that begin later; raises LimitError if the organisation has too many."""
+    if await connection.fetchval(statement("count_workflow_events"), org_id, MAX_STORED_EVENTS) >= MAX_STORED_EVENTS:
+        raise LimitError(
+            f"The organisation has {MAX_STORED_EVENTS:,} events that have not expired.",
+            remedy="Send events with a shorter keep_seconds: 0 ends only the waits that have begun.",
+        )
+    columns = event_id, org_id, name, key, payload, keep_seconds, now
+    await connection.execute(statement("insert_workflow_event"), *columns)

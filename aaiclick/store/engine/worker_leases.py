@@ -16,7 +16,7 @@ from aaiclick.store.json_types import JsonText, SnowflakeId
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @with_config(ConfigDict(extra="forbid"))

@@ -31,7 +31,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @dataclass(slots=True)
@@ -56,6 +56,8 @@ class Worker(metaclass=Selectable):
     org_id: UUID | None
     drain_requested_at: datetime | None
     log_directory: str | None
+    code_version: str | None
+    code_modules: list[str]
 
 
 class WorkerLiveness(StrEnum):
@@ -77,10 +79,13 @@ async def register_worker(
     worker_id: int | None = None,
     org_id: UUID | None = None,
     log_directory: Path | None = None,
+    code_version: str | None = None,
+    code_modules: Sequence[str] = (),
 ) -> Worker:
     """Register an ACTIVE worker; with `org_id` it serves that org only.
 
-    The logs of its tasks are `{task id}.log` in `log_directory`.
+    The logs of its tasks are `{task id}.log` in `log_directory`. `code_version` and `code_modules` are of
+    `aaiclick.code_version`.
     """
     key = worker_id if worker_id is not None else get_snowflake_id()
     async with failpoints.statement("register_worker"):
@@ -94,6 +99,8 @@ async def register_worker(
             list(queues),
             org_id,
             None if log_directory is None else str(log_directory),
+            code_version,
+            list(code_modules),
         )
     if row is None:
         raise ConflictError(f"The worker id {key} is taken by another worker.", remedy="Register with a new id.")
@@ -157,16 +164,23 @@ async def list_draining_workers(connection: Connection, worker_ids: Sequence[int
     return [row["id"] for row in await connection.fetch(statement("list_draining_workers"), list(worker_ids))]
 
 
-async def count_outcomes(connection: Connection, worker_id: int, counts: Mapping[OrgQueue, OutcomeCounts]) -> None:
-    """Add to the outcome counters of the worker, and to those of each queue for this minute."""
-    await connection.execute(
-        statement("add_outcome_counts"),
-        worker_id,
-        [org_id for org_id, _ in counts],
-        [queue for _, queue in counts],
-        [tally.completed for tally in counts.values()],
-        [tally.failed for tally in counts.values()],
-    )
+async def count_outcomes(
+    connection: Connection, worker_id: int, report: int, counts: Mapping[OrgQueue, OutcomeCounts]
+) -> None:
+    """Add to the outcome counters of the worker, and to those of each queue for this minute.
+
+    Reports of a worker have ascending numbers; one that is not higher than the last is a repetition and is ignored.
+    """
+    async with failpoints.statement("count_outcomes"):
+        await connection.execute(
+            statement("add_outcome_counts"),
+            worker_id,
+            [org_id for org_id, _ in counts],
+            [queue for _, queue in counts],
+            [tally.completed for tally in counts.values()],
+            [tally.failed for tally in counts.values()],
+            report,
+        )
 
 
 def worker_state(status: str, last_heartbeat: datetime, *, timeout_seconds: float, now: datetime | None = None) -> str:
@@ -218,3 +232,8 @@ def _to_worker(row: asyncpg.Record) -> Worker:
     fields: dict[str, Any] = dict(row)
     fields["status"] = WorkerStatus(fields["status"])
     return Worker(**fields)
+
+
+async def set_code_version(connection: Connection, worker_id: int, version: str) -> None:
+    """Store the version of the code of a worker that was registered by another process."""
+    await connection.execute(statement("set_code_version"), worker_id, version)

@@ -100,6 +100,10 @@ class JobDefinition(Row, table=True):
     spec: dict[str, Any] = json_column()
     input_datasets: list[str] | None = text_array_column(null=True)
     output_datasets: list[str] | None = text_array_column(null=True)
+    rejected_datasets: list[str | None] | None = text_array_column(null=True)
+    """The dataset of the rejected rows of each output; NULL for an output without a quarantine."""
+    reference_datasets: list[str] | None = text_array_column(null=True)
+    """Datasets that the data tests compare rows with."""
     update_strategy: str = text_column()
     unique_key: list[str] | None = text_array_column(null=True)
     scaling: dict[str, Any] | None = json_column(null=True)
@@ -120,7 +124,7 @@ class JobDefinition(Row, table=True):
         CheckConstraint("(activation = 'source') = (source IS NOT NULL)", name="source"),
         CheckConstraint("activation = 'source' OR bootstrap IS NULL", name="bootstrap"),
         CheckConstraint("(activation = 'reactive') = (execution_strategy IS NOT NULL)", name="strategy_activation"),
-        CheckConstraint("execution_strategy IN ('PerUpdate', 'PerPartition')", name="execution_strategy"),
+        CheckConstraint("execution_strategy IN ('PerUpdate', 'PerPartition', 'Coalesce')", name="execution_strategy"),
         CheckConstraint("activation = 'reactive' OR idle_timeout IS NULL", name="idle_timeout"),
         CheckConstraint("update_strategy IN ('append', 'replace')", name="update_strategy"),
         CheckConstraint("update_strategy <> 'append' OR COALESCE(cardinality(unique_key), 0) > 0", name="unique_key"),
@@ -129,6 +133,7 @@ class JobDefinition(Row, table=True):
         ),
         CheckConstraint("timeout_seconds > 0 AND heartbeat_timeout_seconds > 0 AND max_attempts >= 1", name="limits"),
         Index("job_definitions_org", "org_id", "dag_name", "name"),
+        Index("job_definitions_dead", "id", postgresql_where=text("status = 'Dead'")),
         Index("job_definitions_next_run", "next_run_at", postgresql_where=text("next_run_at IS NOT NULL")),
         Index("job_definitions_inputs", "input_datasets", postgresql_using="gin"),
     )
@@ -185,6 +190,12 @@ class DatasetVersion(Row, table=True):
     """The files of a generation that is stored in files. Other files at the location are ignored."""
     rows: int | None = column(BigInteger(), null=True)
     ticket: int = column(BigInteger(), default=0, server="0")
+    publishes: int = column(BigInteger(), default=0, server="0")
+    """Number of publications with data tests that depend on rows of other updates."""
+    publishing_table: str | None = text_column(null=True)
+    """The staged rows of such a publication that ClickHouse may execute, or may have executed, uncounted."""
+    publishing_task: int | None = column(BigInteger(), null=True)
+    publishing_lease: UUID | None = uuid_column(null=True)
     updated_at: datetime | None = timestamp_column()
 
     __table_args__ = (
@@ -237,3 +248,24 @@ class DatasetPartition(Row, table=True):
     updated_at: datetime = timestamp_now_column()
 
     __table_args__ = (high_churn_storage(fillfactor=70),)
+
+
+class DatasetFreshness(Row, table=True):
+    """The freshness policy of a dataset in the serving version, and when its next update is due."""
+
+    __tablename__ = "dataset_freshness"
+
+    dataset_uuid: UUID = uuid_column("datasets.id", on_delete="CASCADE", primary_key=True)
+    org_id: UUID = org_column()
+    max_age_seconds: int | None = column(BigInteger(), null=True)
+    by_time: str | None = text_column(null=True)
+    timezone: str = text_column()
+    days: str = text_column()
+    due_at: datetime = timestamp_column(null=False)
+    missed_at: datetime | None = timestamp_column()
+
+    __table_args__ = (
+        CheckConstraint("(max_age_seconds IS NULL) <> (by_time IS NULL)", name="policy"),
+        Index("dataset_freshness_due", "org_id", "due_at"),
+        Index("dataset_freshness_unreported", "due_at", postgresql_where=text("missed_at IS NULL")),
+    )

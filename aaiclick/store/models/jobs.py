@@ -37,7 +37,10 @@ from aaiclick.store.models.enum_types import ATTEMPT_OUTCOME, JOB_STATUS, NODE_T
 
 
 class Job(Row, table=True):
-    """One run of a workflow. Its counters alone decide whether it has ended."""
+    """One run of a workflow. Its counters alone decide whether it has ended. `tags` include its owner.
+
+    A child was submitted by a task, `parent_task_id`, of the job `parent_job_id`.
+    """
 
     __tablename__ = "jobs"
 
@@ -56,10 +59,18 @@ class Job(Row, table=True):
     definition_id: UUID | None = uuid_column("job_definitions.id", null=True)
     dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True)
     schedule_id: int | None = snowflake_column(null=True)
+    # Without foreign keys: a child outlives the retention of its parent.
+    parent_job_id: int | None = snowflake_column(null=True)
+    parent_task_id: int | None = snowflake_column(null=True)
     trigger: dict[str, Any] | None = json_column(null=True)
+    tags: dict[str, Any] | None = json_column(null=True)
+    concurrency: int | None = column(Integer(), null=True)
+    policy: dict[str, Any] | None = json_column(null=True)
     idempotency_key: str | None = text_column(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     deadline_at: datetime | None = timestamp_column()
+    due_at: datetime | None = timestamp_column()
+    missed_at: datetime | None = timestamp_column()
     cancel_requested_at: datetime | None = timestamp_column()
     paused_at: datetime | None = timestamp_column()
     started_at: datetime | None = timestamp_column()
@@ -71,6 +82,7 @@ class Job(Row, table=True):
     __table_args__ = (
         CheckConstraint("name <> ''", name="named"),
         CheckConstraint("timeout_seconds > 0", name="timeout"),
+        CheckConstraint("concurrency > 0", name="concurrency"),
         CheckConstraint("(status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)", name="ended"),
         CheckConstraint("completed_at IS NULL OR open_tasks = 0", name="ended_tasks"),
         CheckConstraint("status <> 'COMPLETED' OR (failed_tasks + cancelled_tasks + open_events = 0)", name="success"),
@@ -88,12 +100,34 @@ class Job(Row, table=True):
             "id",
             postgresql_where=text("status IN ('FAILED', 'CANCELLED')"),
         ),
+        # Jobs that wait for each other by name.
+        Index(
+            "jobs_limited",
+            "org_id",
+            "name",
+            "id",
+            postgresql_where=text("completed_at IS NULL AND concurrency IS NOT NULL"),
+        ),
+        Index(
+            "jobs_tags",
+            "tags",
+            postgresql_using="gin",
+            postgresql_ops={"tags": "jsonb_path_ops"},
+            postgresql_where=text("tags IS NOT NULL"),
+        ),
         Index("jobs_paused", "id", postgresql_where=text("paused_at IS NOT NULL")),
         Index("jobs_name", "org_id", "name", "id"),
+        Index(
+            "jobs_due",
+            "due_at",
+            postgresql_where=text("completed_at IS NULL AND due_at IS NOT NULL AND missed_at IS NULL"),
+        ),
         Index(
             "jobs_deadline", "deadline_at", postgresql_where=text("completed_at IS NULL AND deadline_at IS NOT NULL")
         ),
         Index("jobs_definition", "definition_id", "id", postgresql_where=text("definition_id IS NOT NULL")),
+        Index("jobs_parent", "parent_job_id", "id", postgresql_where=text("parent_job_id IS NOT NULL")),
+        Index("jobs_parent_task", "parent_task_id", "id", postgresql_where=text("parent_task_id IS NOT NULL")),
         Index("jobs_schedule", "schedule_id", "id", postgresql_where=text("schedule_id IS NOT NULL")),
         # By status, so that no plan takes the index of all unfinished jobs instead.
         Index(

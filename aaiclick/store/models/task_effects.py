@@ -136,6 +136,48 @@ class TaskInput(Row, table=True):
     __table_args__ = (Index("task_inputs_version", "input_dataset_uuid", "input_partition_key", "input_version"),)
 
 
+class DataTestResultRow(Row, table=True):
+    """The result of one data test of one update, kept for longer than its task.
+
+    `subject` is DAG.OUTPUT, or the type of a task outside of a DAG; `latest`: no later update of the same partition was
+    tested.
+    """
+
+    __tablename__ = "data_test_results"
+
+    id: int = Field(default=None, sa_column=Column(BigInteger(), Identity(always=True), primary_key=True))
+    org_id: UUID = org_column()
+    subject: str = text_column()
+    dataset_uuid: UUID | None = uuid_column("datasets.id", null=True, on_delete="CASCADE")
+    partition_key: str = text_column(default="")
+    task_id: int = snowflake_column()
+    job_id: int | None = snowflake_column(null=True)
+    attempt: int = column(Integer())
+    tested_at: datetime = timestamp_now_column()
+    number: int = column(Integer())
+    test: str = text_column()
+    on_failure: str = text_column()
+    outcome: str = text_column()
+    rows: int = column(BigInteger())
+    failing_rows: int = column(BigInteger())
+    message: str = text_column()
+    sample_table: str | None = text_column(null=True)
+    """The table of an Object with some failing rows; it is kept as long as the results of its job."""
+    published: bool = column(Boolean())
+    latest: bool = column(Boolean(), default=True, server="true")
+
+    __table_args__ = (
+        CheckConstraint("on_failure IN ('block', 'quarantine', 'warn')", name="on_failure"),
+        CheckConstraint("outcome IN ('passed', 'warned', 'quarantined', 'blocked')", name="outcome"),
+        CheckConstraint("outcome <> 'blocked' OR NOT published", name="published"),
+        Index("data_test_results_failed", "org_id", "id", postgresql_where=text("latest AND outcome <> 'passed'")),
+        Index("data_test_results_latest", "org_id", "subject", "partition_key", postgresql_where=text("latest")),
+        Index("data_test_results_runs", "dataset_uuid", "id", postgresql_where=text("number = 0 AND published")),
+        Index("data_test_results_subject", "org_id", "subject", "id"),
+        Index("data_test_results_task", "task_id"),
+    )
+
+
 class ColumnLineage(Row, table=True):
     """A column of a generation (`output_version`) and a column that it is computed from.
 

@@ -35,41 +35,46 @@ class Task(Row, table=True):
     redrive. `worker_id` is the last worker, also after the lease has ended. `added_by` is the task that added it while
     the job ran, `depth` the number of such steps since the submit. A blocked task with a result has run and returned
     tasks: it completes with the last of them. `literal` is the value of a small result, instead of a ClickHouse table.
+    `cached_from` is the task with the result that was reused. The path of the log is a function of the row,
+    `log_path(tasks)`: the worker's `log_directory` and the id.
     """
 
     __tablename__ = "tasks"
 
-    # Columns of fixed width that are never NULL come first: PostgreSQL has constant offsets for them.
+    # In the order of changes: PostgreSQL logs an update within a page from the first to the last byte that differs. A
+    # claim changes the columns from `attempt` to `lease_token`, a completion those from `status` to `completed_at`.
     id: int = snowflake_key()
     org_id: UUID = column(Uuid(), default=DEFAULT_ORG_ID, server=f"'{DEFAULT_ORG_ID}'")
     created_at: datetime = timestamp_now_column()
-    updated_at: datetime = timestamp_now_column()
-    status: TaskStatus = column(TASK_STATUS, default=TaskStatus.PENDING, server="'PENDING'")
-    attempt: int = column(Integer(), default=0, server="0")
     failures: int = column(Integer(), default=0, server="0")
     max_attempts: int = column(Integer(), default=4, server="4")
     unmet: int = column(Integer(), default=0, server="0")
     priority: int = column(SmallInteger(), default=0, server="0")
-    # Uses padding of the row. Without dependents, group and key a task completes on the fast path.
+    # Without dependents, group and key a task completes on the fast path.
     has_dependents: bool = column(Boolean(), default=False, server="false")
     critical: bool = column(Boolean(), default=True, server="true")
+    repeatable: bool = column(Boolean(), default=False, server="false")
     passed_over: bool = column(Boolean(), default=False, server="false")
-    # NULL means that the task does not wait, so the default in Python must be READY, like the server default.
-    readiness: TaskReadiness | None = column(TASK_READINESS, null=True, default=TaskReadiness.READY, server="'READY'")
-    job_id: int | None = snowflake_column("jobs.id", null=True, on_delete="CASCADE")
-    group_id: int | None = snowflake_column(null=True)
+    attempt: int = column(Integer(), default=0, server="0")
     worker_id: int | None = snowflake_column(null=True)
-    lease_token: UUID | None = uuid_column(null=True)
     lease_expires_at: datetime | None = timestamp_column()
     last_heartbeat: datetime | None = timestamp_column()
-    available_at: datetime | None = timestamp_column()
-    next_retry_at: datetime | None = timestamp_column()
     claimed_at: datetime | None = timestamp_column()
+    status: TaskStatus = column(TASK_STATUS, default=TaskStatus.PENDING, server="'PENDING'")
+    # NULL means that the task does not wait, so the default in Python must be READY, like the server default.
+    readiness: TaskReadiness | None = column(TASK_READINESS, null=True, default=TaskReadiness.READY, server="'READY'")
+    updated_at: datetime = timestamp_now_column()
+    lease_token: UUID | None = uuid_column(null=True)
     started_at: datetime | None = timestamp_column()
     completed_at: datetime | None = timestamp_column()
     cancel_requested_at: datetime | None = timestamp_column()
+    available_at: datetime | None = timestamp_column()
+    next_retry_at: datetime | None = timestamp_column()
+    job_id: int | None = snowflake_column("jobs.id", null=True, on_delete="CASCADE")
+    group_id: int | None = snowflake_column(null=True)
     cause_id: int | None = snowflake_column(null=True)
     added_by: int | None = snowflake_column(null=True)
+    cached_from: int | None = snowflake_column(null=True)
     definition_id: UUID | None = uuid_column(null=True)
     timeout_seconds: float | None = column(Double(), null=True)
     lease_seconds: float | None = column(Double(), null=True)
@@ -84,6 +89,8 @@ class Task(Row, table=True):
     idempotency_key: str | None = text_column(null=True)
     dedupe_key: str | None = text_column(null=True)
     concurrency_key: str | None = text_column(null=True)
+    rate: str | None = text_column(null=True)
+    rate_key: str | None = text_column(null=True)
     partitions: list[str] | None = text_array_column(null=True)
     input_versions: dict[str, Any] | None = json_column(null=True)
     result: Any = column(JSONB(none_as_null=True), null=True)
@@ -91,7 +98,6 @@ class Task(Row, table=True):
     outputs: Any = column(JSONB(none_as_null=True), null=True)
     error: str | None = text_column(null=True)
     error_fingerprint: str | None = text_column(null=True)
-    log_path: str | None = text_column(null=True)
 
     __table_args__ = (
         # With the job: a task cannot be in a group of another job.
@@ -136,6 +142,14 @@ class Task(Row, table=True):
         Index("tasks_dead_letter", "org_id", "completed_at", postgresql_where=text("status = 'DEAD_LETTER'")),
         # Retention checks old failed jobs for dead letters.
         Index("tasks_dead_letter_job", "job_id", postgresql_where=text("status = 'DEAD_LETTER'")),
+        # An incident is over when no dead letter of its fingerprint is left.
+        Index(
+            "tasks_dead_letter_fingerprint",
+            "org_id",
+            "error_fingerprint",
+            "type",
+            postgresql_where=text("status = 'DEAD_LETTER'"),
+        ),
         # Lists of an org. Those of the default org use the primary key: an installation without others pays nothing.
         Index("tasks_org", "org_id", "id", postgresql_where=text(f"org_id <> '{DEFAULT_ORG_ID}'")),
         # Tasks with a slot of a key (ready or leased), and tasks that wait for one.
@@ -154,6 +168,16 @@ class Task(Row, table=True):
             "id",
             postgresql_where=text("readiness = 'HELD'"),
         ),
+        # Tasks that wait for the rate of their key.
+        Index(
+            "tasks_rated",
+            "org_id",
+            text("(COALESCE(rate_key, type))"),
+            text("priority DESC"),
+            text("(COALESCE(job_id, id))"),
+            "id",
+            postgresql_where=text("readiness = 'HELD' AND rate IS NOT NULL"),
+        ),
         Index(
             "tasks_idempotency_key",
             "org_id",
@@ -169,5 +193,6 @@ class Task(Row, table=True):
             unique=True,
             postgresql_where=text("dedupe_key IS NOT NULL"),
         ),
-        high_churn_storage(),
+        # Updates are not HOT, but those within a page write a third less WAL, and pages are pruned as tasks end.
+        high_churn_storage(fillfactor=50),
     )

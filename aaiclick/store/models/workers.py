@@ -31,7 +31,10 @@ LEADER_TERMS = Sequence("leader_terms", metadata=metadata)
 
 
 class Worker(Row, table=True):
-    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org."""
+    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org.
+
+    `version` is that of aaiclick, `code_version` that of the user's code: an attempt ran the version of its worker.
+    """
 
     __tablename__ = "workers"
 
@@ -41,6 +44,7 @@ class Worker(Row, table=True):
     stopped_at: datetime | None = timestamp_column()
     tasks_completed: int = column(BigInteger(), default=0, server="0")
     tasks_failed: int = column(BigInteger(), default=0, server="0")
+    last_count_report: int = column(BigInteger(), default=0, server="0")
     pid: int = column(Integer())
     pool_size: int = column(Integer(), default=1, server="1")
     status: WorkerStatus = column(WORKER_STATUS, default=WorkerStatus.ACTIVE, server="'ACTIVE'")
@@ -53,6 +57,8 @@ class Worker(Row, table=True):
     org_id: UUID | None = uuid_column("orgs.id", null=True)
     drain_requested_at: datetime | None = timestamp_column()
     log_directory: str | None = text_column(null=True)
+    code_version: str | None = text_column(null=True)
+    code_modules: list[str] = text_array_column()
 
     __table_args__ = (
         CheckConstraint("pool_size >= 1", name="pool_size"),

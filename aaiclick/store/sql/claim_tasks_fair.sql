@@ -12,10 +12,16 @@
 -- Limits count tasks, so claims under one limit must not overlap: its row is locked, and the lane is skipped if the row
 -- is locked already or if the last claim under the limit is not yet visible to this one.
 --
--- A claim that is lost in a crash was never returned to a worker, so its commit is asynchronous.
+-- The rate of a key is charged by `aaiclick_charge_rate`. Tasks above the rate are set to HELD, and `admit_rated_tasks`
+-- makes them ready again at `next_at`; those with a concurrency key wait for that time instead.
+--
+-- A pass that finds only paused tasks and tasks above their rate holds up to 1,000 others like them.
+--
+-- A claim that is lost in a crash has had no effect, so its commit is asynchronous, unless it makes earlier commits of
+-- the session durable ($8).
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce($6::timestamptz, now()) AS now, coalesce($7::uuid, gen_random_uuid()) AS start,
-           set_config('synchronous_commit', 'off', true)
+           CASE WHEN NOT $8::boolean THEN set_config('synchronous_commit', 'off', true) END
 ),
 above (org_id, queue, hop) AS (
     SELECT f.org_id, f.queue, 1 FROM (
@@ -49,8 +55,9 @@ lane AS MATERIALIZED (
     FROM (SELECT org_id, queue FROM above UNION ALL SELECT org_id, queue FROM below) l
     JOIN orgs o ON o.id = l.org_id
     LEFT JOIN queues q ON q.org_id = l.org_id AND q.name = l.queue
-    WHERE CASE WHEN $3::text[] <> '{}' THEN l.queue = ANY ($3::text[])
+    WHERE (CASE WHEN $3::text[] <> '{}' THEN l.queue = ANY ($3::text[])
         ELSE NOT starts_with(l.queue, 'runtime:') OR (l.queue = 'runtime:dispatcher' AND $7::uuid IS NULL) END
+        OR (starts_with(l.queue, 'runtime:version:') AND aaiclick_serves_version($1, l.queue, $3::text[])))
       AND o.paused_at IS NULL AND q.paused_at IS NULL
 ),
 limited_org AS MATERIALIZED (
@@ -118,28 +125,67 @@ quota AS MATERIALIZED (
     GROUP BY org_id, queue
 ),
 chosen AS MATERIALIZED (
-    SELECT c.id, (c.org_id, c.type) IN (SELECT org_id, name FROM task_types WHERE paused_at IS NOT NULL)
+    SELECT c.id, c.org_id, q.queue, c.priority, c.job_id, c.rate, coalesce(c.rate_key, c.type) AS rate_key,
+        c.concurrency_key, (c.org_id, c.type) IN (SELECT org_id, name FROM task_types WHERE paused_at IS NOT NULL)
         OR coalesce(c.job_id IN (SELECT id FROM jobs WHERE paused_at IS NOT NULL), false) AS paused
     FROM quota q CROSS JOIN LATERAL (
-        SELECT t.id, t.org_id, t.type, t.job_id FROM tasks t
+        SELECT t.id, t.org_id, t.type, t.job_id, t.priority, t.rate, t.rate_key, t.concurrency_key FROM tasks t
         WHERE t.readiness = 'READY' AND t.org_id = q.org_id AND t.queue = q.queue
         ORDER BY t.priority DESC, COALESCE(t.job_id, t.id), t.id
         LIMIT q.quota FOR NO KEY UPDATE SKIP LOCKED) c
 ),
+charged AS MATERIALIZED (
+    SELECT d.org_id, d.rate_key, d.rate, c.granted, c.free_at FROM (
+        SELECT org_id, rate_key, rate, count(*)::int AS tasks FROM chosen WHERE rate IS NOT NULL AND NOT paused
+        GROUP BY org_id, rate_key, rate ORDER BY org_id, rate_key, rate) d
+    CROSS JOIN LATERAL aaiclick_charge_rate(d.org_id, d.rate_key, d.rate, d.tasks, false, (SELECT now FROM clock)) AS c
+    WHERE c.granted IS NOT NULL
+),
+rated AS MATERIALIZED (
+    SELECT c.id, c.org_id, c.rate_key, c.concurrency_key, g.free_at, row_number() OVER (PARTITION BY c.org_id,
+        c.rate_key, c.rate ORDER BY c.priority DESC, COALESCE(c.job_id, c.id), c.id) <= g.granted AS fits
+    FROM chosen c JOIN charged g ON g.org_id = c.org_id AND g.rate_key = c.rate_key AND g.rate = c.rate
+    WHERE NOT c.paused
+),
+further AS MATERIALIZED (
+    SELECT f.id FROM (
+        SELECT org_id, queue FROM chosen WHERE paused OR id IN (SELECT id FROM rated WHERE NOT fits)
+        GROUP BY org_id, queue HAVING count(*) = (SELECT count(*) FROM chosen)) l
+    CROSS JOIN LATERAL (
+        SELECT t.id, t.org_id, t.type, t.job_id, t.rate, t.rate_key, t.concurrency_key FROM tasks t
+        WHERE t.readiness = 'READY' AND t.org_id = l.org_id AND t.queue = l.queue
+        ORDER BY t.priority DESC, COALESCE(t.job_id, t.id), t.id
+        LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED) f
+    WHERE f.id <> ALL (ARRAY(SELECT id FROM chosen))
+      AND ((f.rate IS NOT NULL AND f.concurrency_key IS NULL
+            AND (f.org_id, coalesce(f.rate_key, f.type)) IN (SELECT org_id, rate_key FROM rated WHERE NOT fits))
+        OR (f.org_id, f.type) IN (SELECT org_id, name FROM task_types WHERE paused_at IS NOT NULL)
+        OR coalesce(f.job_id IN (SELECT id FROM jobs WHERE paused_at IS NOT NULL), false))
+),
 held AS (
     UPDATE tasks SET readiness = 'HELD', updated_at = (SELECT now FROM clock)
-    WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE paused)) RETURNING id
+    WHERE id = ANY (ARRAY(
+        SELECT id FROM chosen WHERE paused
+        UNION ALL SELECT id FROM rated WHERE NOT fits AND concurrency_key IS NULL
+        UNION ALL SELECT id FROM further)) RETURNING id
+),
+delayed AS (
+    UPDATE tasks SET readiness = 'TIME', updated_at = (SELECT now FROM clock),
+        available_at = (SELECT r.free_at FROM rated r WHERE r.id = tasks.id)
+    WHERE id = ANY (ARRAY(SELECT id FROM rated WHERE NOT fits AND concurrency_key IS NOT NULL)) RETURNING id
 ),
 taken AS (
     UPDATE tasks SET status = 'CLAIMED', readiness = NULL, attempt = attempt + 1, worker_id = $1, lease_token = $5,
         lease_expires_at = (SELECT now FROM clock) + coalesce(lease_seconds, $4::float8) * interval '1 second',
         claimed_at = (SELECT now FROM clock), last_heartbeat = (SELECT now FROM clock), started_at = NULL,
-        updated_at = (SELECT now FROM clock),
-        log_path = (SELECT w.log_directory FROM workers w WHERE w.id = $1) || '/' || id || '.log'
-    WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE NOT paused))
+        updated_at = (SELECT now FROM clock)
+    WHERE id = ANY (ARRAY(
+        SELECT id FROM chosen WHERE NOT paused AND rate IS NULL UNION ALL SELECT id FROM rated WHERE fits))
     RETURNING id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
         has_dependents OR group_id IS NOT NULL OR concurrency_key IS NOT NULL AS linked,
-        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds
+        num_nonnulls(group_id, concurrency_key, added_by) > 0 AS grouped,
+        coalesce(error_fingerprint = 'worker crashed', false) AS suspect, priority, queue, lease_seconds,
+        max_attempts = 1 AND NOT repeatable AS runs_once
 ),
 spent AS (SELECT org_id, queue, count(*) AS tasks FROM taken GROUP BY org_id, queue),
 charged_orgs AS (
@@ -166,9 +212,12 @@ started AS (
     WHERE id = ANY (ARRAY(SELECT id FROM first))
 )
 (SELECT id, attempt, org_id, job_id, group_id, type, entrypoint, kwargs, timeout_seconds, failures, retry_policy,
-    linked, suspect, queue, lease_seconds, priority,
+    linked, suspect, queue, lease_seconds, priority, grouped, runs_once,
     (SELECT count(*) > 1 FROM (SELECT FROM orgs LIMIT 2) o) AS shared,
-    EXISTS (SELECT FROM tasks t WHERE t.readiness = 'TIME' AND t.available_at <= (SELECT now FROM clock)) AS due
+    EXISTS (SELECT FROM tasks t WHERE t.readiness = 'TIME' AND t.available_at <= (SELECT now FROM clock))
+        OR EXISTS (SELECT FROM rate_limits r WHERE r.next_at <= (SELECT now FROM clock)) AS due
  FROM taken ORDER BY priority DESC, COALESCE(job_id, id), id)
 UNION ALL
-SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, true, false WHERE EXISTS (SELECT FROM held)
+SELECT NULL, 0, NULL, NULL, NULL, '', NULL, NULL, NULL, 0, NULL, false, false, NULL, NULL, 0::smallint, false, false, true, false
+WHERE EXISTS (SELECT FROM held) OR EXISTS (SELECT FROM delayed)
+    OR (SELECT count(*) FROM rated) < (SELECT count(*) FROM chosen WHERE rate IS NOT NULL AND NOT paused)

@@ -66,10 +66,10 @@ ON CONFLICT (dag_version_id, dataset_uuid) DO NOTHING
 INSERT INTO job_definitions (
     id, org_id, name, dag_name, dag_version_id, activation, runtime, operator, source, bootstrap, execution_strategy,
     idle_timeout, config, config_hash, spec, input_datasets, output_datasets, update_strategy, unique_key, scaling,
-    timeout_seconds, heartbeat_timeout_seconds, max_attempts, status
+    timeout_seconds, heartbeat_timeout_seconds, max_attempts, status, rejected_datasets, reference_datasets
 ) VALUES (
     $1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10::jsonb, $11, $12, $13::jsonb, $14, $15::jsonb, $16, $17, $18, $19, $20::jsonb,
-    $21, $22, $23, $24
+    $21, $22, $23, $24, $25, $26
 )
 
 -- name: set_serving_version
@@ -253,3 +253,56 @@ ORDER BY u.key, i.input_version DESC
 SELECT p.dataset_version FROM job_definitions d
 JOIN dag_version_datasets p ON p.dag_version_id = d.dag_version_id AND p.dataset_uuid = ANY (d.output_datasets::uuid[])
 WHERE d.id = $1 ORDER BY p.dataset_version
+
+-- name: lock_dag_versions
+-- Lock all versions of the DAG $2: no job of it can be added until the transaction ends.
+SELECT id FROM dag_versions WHERE org_id = $1 AND dag_name = $2 ORDER BY id FOR UPDATE
+
+-- name: list_unfinished_dag_jobs
+-- Up to $3 unfinished jobs of the DAG $2, or with unfinished tasks of it.
+SELECT j.id FROM jobs j
+WHERE j.org_id = $1 AND j.completed_at IS NULL AND (
+    EXISTS (SELECT FROM dag_versions v WHERE v.id = j.dag_version_id AND v.dag_name = $2)
+    OR EXISTS (
+        SELECT FROM tasks t JOIN job_definitions d ON d.id = t.definition_id
+        WHERE t.job_id = j.id AND t.completed_at IS NULL AND d.dag_name = $2))
+ORDER BY j.id LIMIT $3
+
+-- name: list_reading_dags
+-- Other DAGs with a serving version that reads datasets of the DAG $2.
+SELECT DISTINCT f.dag_name FROM dag_current_versions c JOIN job_definitions f ON f.dag_version_id = c.dag_version_id
+WHERE c.org_id = $1 AND c.dag_name <> $2 AND EXISTS (
+    SELECT FROM datasets d WHERE d.org_id = $1 AND d.producer_dag_name = $2
+      AND d.id::text = ANY (coalesce(f.input_datasets, '{}') || coalesce(f.reference_datasets, '{}')))
+ORDER BY f.dag_name
+
+-- name: release_dag_tables
+-- Register the tables of the datasets of the DAG $2 without a reference, so that the cleanup loop drops them.
+INSERT INTO table_refcounts (table_name, org_id)
+SELECT DISTINCT v.storage_location, d.org_id FROM datasets d JOIN dataset_versions v ON v.dataset_uuid = d.id
+WHERE d.org_id = $1 AND d.producer_dag_name = $2 AND v.storage_location ~ '^dataset_[0-9a-f]{32}$'
+ON CONFLICT DO NOTHING
+
+-- name: release_dag_files
+-- Make the files of the datasets of the DAG $2 orphan files, so that the cleanup loop deletes them; it leaves files of
+-- other programs.
+INSERT INTO orphan_files (dataset_version, name, org_id, location, replaced_at)
+SELECT v.id, f.file ->> 'name', d.org_id, v.storage_location, now()
+FROM datasets d JOIN dataset_versions v ON v.dataset_uuid = d.id CROSS JOIN LATERAL jsonb_array_elements(v.files) AS f (file)
+WHERE d.org_id = $1 AND d.producer_dag_name = $2 AND v.storage_location LIKE '%/' || v.id || '/'
+ON CONFLICT DO NOTHING
+
+-- name: delete_dag_jobs
+-- Delete the jobs of the DAG $2.
+DELETE FROM jobs j USING dag_versions v WHERE v.org_id = $1 AND v.dag_name = $2 AND j.dag_version_id = v.id
+
+-- name: stop_serving
+DELETE FROM dag_current_versions WHERE org_id = $1 AND dag_name = $2
+
+-- name: delete_dag_versions
+-- Delete all versions of the DAG $2 with their definitions.
+DELETE FROM dag_versions WHERE org_id = $1 AND dag_name = $2
+
+-- name: delete_dag_datasets
+-- Delete the datasets of the DAG $2 with their generations, policies, test results and lineage.
+DELETE FROM datasets WHERE org_id = $1 AND producer_dag_name = $2

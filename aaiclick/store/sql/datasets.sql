@@ -53,12 +53,15 @@ ORDER BY d.name
 
 -- name: may_read_version
 -- Whether one of the roles $3 of the org $2 may read all inputs and outputs of the version $1 of a DAG, and the current
--- datasets named $4. Deleted datasets are not readable.
+-- datasets named $4. Deleted datasets are not readable. The text of a DAG does not name the datasets of rejected rows.
 SELECT NOT EXISTS (
     SELECT FROM (
-        SELECT unnest(coalesce(f.input_datasets, '{}') || coalesce(f.output_datasets, '{}')) AS id FROM job_definitions f
+        SELECT unnest(coalesce(f.input_datasets, '{}') || coalesce(f.output_datasets, '{}')
+            || coalesce(f.reference_datasets, '{}')) AS id FROM job_definitions f
         WHERE f.dag_version_id = $1
-        UNION SELECT p.dataset_uuid::text FROM dag_version_datasets p WHERE p.dag_version_id = $1
+        UNION SELECT p.dataset_uuid::text FROM dag_version_datasets p WHERE p.dag_version_id = $1 AND NOT EXISTS (
+            SELECT FROM job_definitions f
+            WHERE f.dag_version_id = $1 AND p.dataset_uuid::text = ANY (f.rejected_datasets))
     ) AS named LEFT JOIN datasets d ON d.id::text = named.id AND d.org_id = $2
     WHERE d.id IS NULL OR NOT d.read_roles && $3::text[]
 ) AND NOT EXISTS (
@@ -85,7 +88,8 @@ told AS MATERIALIZED (
             JOIN datasets d ON d.id::text = o.id AND d.org_id = f.org_id
             WHERE d.read_roles && $3::text[]) AS outputs,
         NOT EXISTS (
-            SELECT FROM unnest(coalesce(f.input_datasets, '{}') || coalesce(f.output_datasets, '{}')) AS n (id)
+            SELECT FROM unnest(coalesce(f.input_datasets, '{}') || coalesce(f.output_datasets, '{}')
+            || coalesce(f.reference_datasets, '{}')) AS n (id)
             LEFT JOIN datasets d ON d.id::text = n.id AND d.org_id = f.org_id
             WHERE d.id IS NULL OR NOT d.read_roles && $3::text[]) AS everything
     FROM job_definitions f
@@ -120,7 +124,8 @@ UPDATE datasets SET read_roles = $3::text[], updated_at = now() WHERE org_id = $
 
 -- name: list_serving_edges
 -- Input and output datasets of all serving definitions.
-SELECT d.dag_name, d.name AS job, coalesce(d.input_datasets, '{}') AS inputs, coalesce(d.output_datasets, '{}') AS outputs
+SELECT d.dag_name, d.name AS job, coalesce(d.input_datasets, '{}') AS inputs,
+    coalesce(d.output_datasets, '{}') || array_remove(coalesce(d.rejected_datasets, '{}'), NULL) AS outputs
 FROM dag_current_versions c JOIN job_definitions d ON d.dag_version_id = c.dag_version_id WHERE c.org_id = $1
 
 -- name: list_column_edges

@@ -108,6 +108,18 @@ UPDATE jobs j SET total_tasks = j.total_tasks + g.tasks, open_tasks = j.open_tas
     completed_at = CASE WHEN j.open_tasks + g.tasks = 0 AND j.open_events = g.events THEN now() END
 FROM given g WHERE j.id = g.id AND j.id = ANY (ARRAY(SELECT id FROM locked))
 
+-- name: lock_waiting_update
+-- Lock a task of the definition $3 with the concurrency key $2 that was never claimed; no row: there is none.
+SELECT id FROM tasks t
+WHERE t.id = ANY (ARRAY(
+    SELECT h.id FROM tasks h WHERE h.readiness = 'HELD' AND h.org_id = $1 AND h.concurrency_key = $2
+    UNION ALL
+    SELECT r.id FROM tasks r WHERE r.org_id = $1 AND r.concurrency_key = $2 AND r.concurrency_key IS NOT NULL
+      AND (r.readiness = 'READY' OR r.status IN ('CLAIMED', 'RUNNING'))))
+  AND t.definition_id = $3 AND t.attempt = 0 AND t.readiness IN ('HELD', 'READY')
+  AND NOT (t.kwargs -> 'event') ? 'build'
+LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
+
 -- name: insert_definition_tasks
 -- Insert tasks of the definition $1 of the org $2. Shared values: $3 to $6 and the options. Per task: id, job, dedupe
 -- key, event ($5 is the prefix of its kwargs), partition.

@@ -26,9 +26,17 @@ FROM (
     GROUP BY t.job_id ORDER BY t.job_id
 ) AS needed
 
+-- name: complete_linked_tasks
+-- Complete leased tasks that only tasks depend on, and propagate that to tasks and jobs. All others are left out, see
+-- the function. The commit is asynchronous; returns the completed tasks and the queues with newly ready tasks.
+SELECT completed, ready FROM aaiclick_complete_linked_tasks(
+    $1::bigint[], $2::int[], $3::uuid[], $4::jsonb[], $5::float8[], $6::text[], $7::timestamptz)
+
 -- name: flush_wal
--- Wait until all commits of this session are on disk: a durable commit of an empty record after them.
-SELECT pg_logical_emit_message(true, 'aaiclick', '')
+-- Wait until all commits of this session are on disk: a durable commit of an empty record after them. It notifies the
+-- workers of the queues $1.
+SELECT pg_logical_emit_message(true, 'aaiclick', ''), (
+    SELECT count(pg_notify('aaiclick_ready', u.queue)) FROM unnest($1::text[]) AS u (queue))
 
 -- name: update_job_counters
 -- Add ended tasks to the counters of the jobs $1: $2 completed, $3 failed, $4 cancelled (negative: restarted). A job
@@ -85,9 +93,10 @@ UPDATE groups g SET open = g.open + u.added
 FROM unnest($1::bigint[], $2::int[]) AS u (id, added) WHERE g.id = u.id
 
 -- name: add_job_tasks
--- Count $2 more tasks, last in the transaction of an addition, unless the job has ended.
+-- Count $2 more tasks, last in the transaction of an addition, unless the job has ended; a handler ($3) may add tasks
+-- to a job that is being cancelled.
 UPDATE jobs SET total_tasks = total_tasks + $2, open_tasks = open_tasks + $2
-WHERE id = $1 AND completed_at IS NULL AND cancel_requested_at IS NULL
+WHERE id = $1 AND completed_at IS NULL AND (cancel_requested_at IS NULL OR $3)
 RETURNING total_tasks
 
 -- name: remove_job_tasks
@@ -128,7 +137,7 @@ SELECT id, result::text FROM tasks WHERE id = ANY ($1::bigint[])
 
 -- name: set_result
 -- Set the result of the task $1.
-UPDATE tasks SET result = $2::jsonb WHERE id = $1
+UPDATE tasks SET result = $2::jsonb, updated_at = now() WHERE id = $1
 
 -- name: list_enclosing_groups
 -- The group $1 and the groups around it, from the inside out.

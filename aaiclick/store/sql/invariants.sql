@@ -14,19 +14,25 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     JOIN dependencies d ON d.next_id = t.id AND d.previous_type = 'group' JOIN groups g ON g.id = d.previous_id
     WHERE t.readiness = 'BLOCKED' AND (g.failed_at IS NOT NULL OR (g.skipped_at IS NOT NULL AND t.trigger_rule IS NULL))
     UNION ALL
-    SELECT 'task', t.id, 'held, though its key has a free slot and nothing is paused' FROM tasks t
+    SELECT 'task', t.id, 'held, though its key has a free slot or no date and nothing is paused' FROM tasks t
     LEFT JOIN jobs j ON j.id = t.job_id
     WHERE t.readiness = 'HELD' AND j.paused_at IS NULL
       AND NOT EXISTS (SELECT FROM task_types y WHERE y.org_id = t.org_id AND y.name = t.type AND y.paused_at IS NOT NULL)
+      AND NOT (t.rate IS NOT NULL AND t.concurrency_key IS NULL AND EXISTS (SELECT FROM rate_limits r
+          WHERE r.org_id = t.org_id AND r.key = coalesce(t.rate_key, t.type) AND r.next_at IS NOT NULL))
       AND (t.concurrency_key IS NULL OR NOT EXISTS (
           SELECT FROM tasks o WHERE o.org_id = t.org_id AND o.concurrency_key = t.concurrency_key
-            AND (o.readiness = 'READY' OR o.status IN ('CLAIMED', 'RUNNING'))))
+            -- A task above its rate has given its slot back and waits for the rate: it admits others when it is due.
+            AND (o.readiness = 'READY' OR o.status IN ('CLAIMED', 'RUNNING') OR (o.readiness = 'TIME' AND o.rate IS NOT NULL))))
     UNION ALL
     SELECT 'task', t.id, 'lease ran out ' || round(extract(epoch FROM now() - t.lease_expires_at)) || ' s ago' FROM tasks t
     WHERE t.status IN ('CLAIMED', 'RUNNING') AND t.lease_expires_at < now() - $1::float8 * interval '1 second'
     UNION ALL
     SELECT 'task', t.id, 'due since ' || round(extract(epoch FROM now() - t.available_at)) || ' s and not ready' FROM tasks t
     WHERE t.readiness = 'TIME' AND t.available_at < now() - $1::float8 * interval '1 second'
+    UNION ALL
+    SELECT 'org', 0, 'rate key ' || r.key || ' due since ' || round(extract(epoch FROM now() - r.next_at)) || ' s'
+    FROM rate_limits r WHERE r.next_at < now() - $1::float8 * interval '1 second'
     UNION ALL
     SELECT 'task', t.id, 'waits for event ' || w.name || ', which was sent' FROM waits w
     JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
@@ -37,6 +43,18 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task', t.id, 'waits for job ' || w.job_id || ', which has ended' FROM waits w
     JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
     WHERE w.wait_type = 'job' AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = w.job_id AND j.completed_at IS NULL)
+    UNION ALL
+    SELECT 'task', t.id, CASE WHEN a.id IS NULL THEN 'waits for a decision without a question'
+        ELSE 'waits for a decision that was made' END FROM waits w
+    JOIN tasks t ON t.id = w.task_id AND t.attempt = w.attempt AND t.readiness = 'TIME'
+    LEFT JOIN approvals a ON a.task_id = w.task_id AND a.attempt = w.attempt
+    WHERE w.wait_type = 'approval' AND (a.id IS NULL OR a.decision IS NOT NULL)
+    UNION ALL
+    SELECT 'job', j.id, 'goes on, though its parent job ' || p.id || ' was cancelled' FROM jobs j
+    JOIN jobs p ON p.id = j.parent_job_id LEFT JOIN tasks t ON t.id = j.parent_task_id
+    WHERE j.completed_at IS NULL AND j.cancel_requested_at IS NULL AND j.restarted_at IS NULL
+      AND p.cancel_requested_at >= j.created_at
+      AND ((t.trigger_rule IN ('failed', 'ended')) IS NOT TRUE OR t.cancel_requested_at IS NOT NULL)
     UNION ALL
     SELECT 'job', j.id, 'unfinished, though all its tasks have ended' FROM jobs j
     WHERE j.completed_at IS NULL AND j.open_tasks = 0 AND j.open_events = 0
@@ -82,10 +100,11 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
                ELSE q.completed_at IS NULL AND NOT (q.skipped_at IS NOT NULL AND coalesce(t.trigger_rule = 'any', false)) END
            OR (t.claimed_at < coalesce(p.completed_at, q.completed_at) - interval '1 second' AND p.added_by IS DISTINCT FROM t.id))
     UNION ALL
+    -- Predecessors may be CANCELLED by a timeout of the job; its error is gone when another task was cleared since.
     SELECT 'task', t.id, 'runs on failures, and no predecessor has failed' FROM tasks t LEFT JOIN jobs j ON j.id = t.job_id
     WHERE t.trigger_rule = 'failed' AND t.status IN ('CLAIMED', 'RUNNING') AND j.error IS NULL AND NOT EXISTS (
         SELECT FROM dependencies d JOIN tasks p ON p.id = d.previous_id
-        WHERE d.next_id = t.id AND p.completed_at IS NOT NULL AND p.status IN ('FAILED', 'DEAD_LETTER'))
+        WHERE d.next_id = t.id AND p.completed_at IS NOT NULL AND p.status IN ('FAILED', 'DEAD_LETTER', 'CANCELLED'))
     UNION ALL
     SELECT 'task', t.id, 'began before its group ' || g.id || ' opened' FROM tasks t JOIN groups g ON g.id = t.group_id
     WHERE t.status IN ('CLAIMED', 'RUNNING', 'COMPLETED') AND g.unmet > 0
@@ -219,7 +238,7 @@ LIMIT 100
 
 -- name: check_i11_tenants
 -- I11: nothing crosses tenants: a task has the org of its job, its definition, its worker and its predecessors, and a
--- reference that of its table. Groups and events have the orgs of their jobs by foreign keys.
+-- reference that of its table, a child job that of its parent, and a wait that of its task. Groups and events have the orgs of their jobs by foreign keys.
 WITH node AS (
     SELECT id, org_id FROM tasks
     UNION ALL
@@ -241,6 +260,15 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task', t.id, format('of org %s, holds %s of org %s', t.org_id, c.table_name, c.org_id)
     FROM table_references r JOIN table_refcounts c USING (table_name) JOIN tasks t ON t.id = r.owner_id
     WHERE r.owner IN ('ATTEMPT', 'RESULT', 'TASK') AND c.org_id <> t.org_id
+    UNION ALL
+    SELECT 'job', j.id, format('of org %s, submitted by task %s of org %s', j.org_id, t.id, t.org_id)
+    FROM jobs j JOIN tasks t ON t.id = j.parent_task_id WHERE t.org_id <> j.org_id
+    UNION ALL
+    SELECT 'task', t.id, format('of org %s, waits for people or events of org %s', t.org_id, w.org_id)
+    FROM tasks t JOIN (
+        SELECT task_id, org_id FROM waits UNION ALL SELECT task_id, org_id FROM approvals
+        UNION ALL SELECT a.task_id, l.org_id FROM approval_links l JOIN approvals a ON a.id = l.approval_id) AS w
+    ON w.task_id = t.id WHERE w.org_id <> t.org_id
     UNION ALL
     SELECT 'job', j.id, format('of org %s, holds %s of org %s', j.org_id, c.table_name, c.org_id)
     FROM table_references r JOIN table_refcounts c USING (table_name) JOIN jobs j ON j.id = r.job_id
@@ -267,5 +295,44 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
       -- For longer than allowed, or hundreds without a delay.
       AND ((r.started > 21 AND r.seconds BETWEEN 2 * 86400 AND 3600 * r.times)
         OR (r.times >= 200 AND r.seconds < 60 * r.times))
+) AS found
+LIMIT 100
+
+-- name: check_i13_flow
+-- I13: no more jobs of a name run than allowed, turns wait for unfinished jobs, no window of a rate has more starts than
+-- allowed, a schedule starts one job per nominal time, and compensations undo the step first that completed last.
+SELECT kind, id, finding, count(*) OVER () AS total FROM (
+    SELECT 'job' AS kind, min(j.id) AS id, format('%s jobs named %s run, %s may', count(*), j.name, max(j.concurrency)) AS finding
+    FROM jobs j WHERE j.completed_at IS NULL AND j.concurrency IS NOT NULL AND NOT EXISTS (
+        SELECT FROM tasks t WHERE t.job_id = j.id AND t.type = 'wait_for_turn' AND t.status <> 'COMPLETED'
+          AND t.kwargs ->> 'job_id' IS NOT NULL)
+    GROUP BY j.org_id, j.name HAVING count(*) > max(j.concurrency)
+    UNION ALL
+    SELECT 'task', t.id, format('waits for its turn after job %s, and for no unfinished one', t.kwargs ->> 'job_id')
+    FROM tasks t WHERE t.type = 'wait_for_turn' AND t.readiness = 'TIME' AND t.status = 'PENDING'
+      AND t.kwargs ? 'aaiclick_wait' AND NOT t.kwargs -> 'aaiclick_wait' ? 'job' AND NOT EXISTS (
+        SELECT FROM waits w JOIN jobs j ON j.id = w.job_id WHERE w.task_id = t.id AND j.completed_at IS NULL)
+    UNION ALL
+    SELECT 'task', s.id, format('is the %s. start of rate %s for key %s within %s s', s.allowed + 1, s.rate, s.key, s.seconds)
+    FROM (
+        SELECT r.*, lag(r.claimed_at, r.allowed) OVER (PARTITION BY r.org_id, r.key, r.rate ORDER BY r.claimed_at, r.id) AS earlier
+        FROM (
+            SELECT t.id, t.org_id, coalesce(t.rate_key, t.type) AS key, t.rate, t.claimed_at,
+                split_part(t.rate, '/', 1)::int AS allowed, split_part(t.rate, '/', 2)::float8 AS seconds
+            FROM tasks t WHERE t.rate IS NOT NULL AND t.claimed_at IS NOT NULL) AS r
+    ) AS s WHERE s.claimed_at < s.earlier + s.seconds * interval '1 second'
+    UNION ALL
+    SELECT 'job', max(j.id), format('%s jobs of schedule %s have the nominal time %s', count(*), j.schedule_id, j.trigger ->> 'nominal')
+    FROM jobs j WHERE j.schedule_id IS NOT NULL AND j.trigger ->> 'kind' IN ('schedule', 'backfill')
+    GROUP BY j.schedule_id, j.trigger ->> 'nominal' HAVING count(*) > 1
+    UNION ALL
+    SELECT 'task', n.id, format('undoes step %s after step %s, which completed earlier', s.id, q.id)
+    FROM tasks c JOIN tasks n ON n.added_by = c.id JOIN dependencies d ON d.next_id = n.id
+    JOIN tasks p ON p.id = d.previous_id AND p.added_by = c.id
+    JOIN tasks s ON s.job_id = c.job_id AND s.id::text = n.kwargs -> 'result' ->> 'task_id'
+    JOIN tasks q ON q.job_id = c.job_id AND q.id::text = p.kwargs -> 'result' ->> 'task_id'
+    WHERE c.entrypoint = 'aaiclick.orchestration.compensation.run_compensations'
+      AND s.completed_at < n.claimed_at AND q.completed_at < p.claimed_at  -- they have not run again since
+      AND (s.completed_at, s.id) > (q.completed_at, q.id)
 ) AS found
 LIMIT 100

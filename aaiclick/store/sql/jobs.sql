@@ -2,12 +2,28 @@
 SELECT {jobs.*} FROM jobs WHERE id = $1
 
 -- name: get_task
-SELECT {tasks.*} FROM tasks WHERE id = $1
+-- The task $1, and the version of the code of its last worker.
+SELECT {tasks.*}, (SELECT w.code_version FROM workers w WHERE w.id = tasks.worker_id) AS code_version
+FROM tasks WHERE id = $1
+
+-- name: list_code_versions
+-- Versions of the code that ran the first $2 tasks of the job $1.
+SELECT DISTINCT w.code_version FROM workers w
+WHERE w.code_version IS NOT NULL AND w.id = ANY (ARRAY(
+    SELECT DISTINCT s.worker_id FROM (SELECT worker_id FROM tasks WHERE job_id = $1 ORDER BY id LIMIT $2) AS s))
+ORDER BY 1
 
 -- name: list_jobs
 -- Jobs, newest first: of the org $1 (NULL: any), with status $2, older than the id $3, at most $4.
 SELECT {jobs.*} FROM jobs
 WHERE ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status) AND id < $3
+ORDER BY id DESC LIMIT $4
+
+-- name: list_tagged_jobs
+-- The same for jobs with all tags of $5.
+SELECT {jobs.*} FROM jobs
+WHERE tags @> $5::jsonb AND ($1::uuid IS NULL OR org_id = $1) AND ($2::text IS NULL OR status = $2::job_status)
+  AND id < $3
 ORDER BY id DESC LIMIT $4
 
 -- name: list_tasks_of_job
@@ -47,10 +63,10 @@ WHERE t.job_id = $1 AND t.readiness IN ('READY', 'TIME', 'HELD') AND NOT EXISTS 
 ORDER BY t.readiness = 'TIME', t.id LIMIT 1
 
 -- name: load_job_results
--- Final results of the job $1: those of tasks without dependents, the first $2. A task that returned its additions has
--- dependents no longer.
+-- Final results of the job $1: those of tasks without dependents, the first $2 after the task $3. A task that returned its
+-- additions has dependents no longer.
 SELECT id, definition_id, coalesce(entrypoint, type) AS name, result::text AS result, literal FROM tasks t
-WHERE job_id = $1 AND status = 'COMPLETED' AND added_by IS NULL AND result IS NOT NULL
+WHERE job_id = $1 AND id > $3 AND status = 'COMPLETED' AND added_by IS NULL AND result IS NOT NULL
   AND (trigger_rule IN ('failed', 'ended')) IS NOT TRUE
   AND (NOT has_dependents OR NOT EXISTS (SELECT FROM dependencies d WHERE d.previous_id = t.id AND d.next_type < 'handler'))
 ORDER BY id LIMIT $2
@@ -62,7 +78,8 @@ SELECT id, attempt, result::text AS result, started_at, completed_at FROM tasks 
 
 -- name: load_task_results
 -- Results of the tasks $1 of the job $2, or the failures of those that were passed over.
-SELECT id, status::text, result::text AS result, literal, CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
+SELECT id, status::text, result::text AS result, literal, CASE WHEN status = 'COMPLETED' THEN completed_at END AS completed_at,
+    CASE WHEN passed_over AND status IN ('FAILED', 'DEAD_LETTER') THEN
     jsonb_build_object('object_type', 'failure', 'task_id', id::text, 'type', type, 'status', status, 'attempt', attempt,
         'error', coalesce(error, ''))::text END AS failure
 FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
@@ -82,7 +99,8 @@ WHERE t.job_id = $1 GROUP BY g.id, g.name ORDER BY min(t.id)
 
 -- name: list_task_attempts
 -- Attempts of the task $1 that did not succeed.
-SELECT {task_attempts.*} FROM task_attempts WHERE task_id = $1 ORDER BY attempt
+SELECT {task_attempts.*}, (SELECT w.code_version FROM workers w WHERE w.id = a.worker_id) AS code_version
+FROM task_attempts a WHERE task_id = $1 ORDER BY attempt
 
 -- name: list_job_attempts
 -- Attempts of the job $1 that did not succeed, latest first, at most $2.
@@ -116,14 +134,14 @@ ORDER BY completed_at DESC, id DESC LIMIT $6
 -- Dead letters of the org $1 (NULL: all) by fingerprint, most frequent first, with an example each. Those of the
 -- definitions $2 and of tasks added by the tasks $3 are one group without a fingerprint.
 SELECT fingerprint AS error_fingerprint, count(*) AS count, min(completed_at) AS first, max(completed_at) AS last,
-    max(type) AS type, max(id) AS example, (array_agg(error ORDER BY id DESC))[1] AS error, untold
+    max(type) AS type, max(id) AS example, (array_agg(error ORDER BY id DESC))[1] AS error, hidden
 FROM (
-    SELECT id, type, completed_at, error, untold, CASE WHEN NOT untold THEN error_fingerprint END AS fingerprint
+    SELECT id, type, completed_at, error, hidden, CASE WHEN NOT hidden THEN error_fingerprint END AS fingerprint
     FROM tasks CROSS JOIN LATERAL (
-        SELECT (definition_id = ANY ($2::uuid[])) IS TRUE OR (added_by = ANY ($3::bigint[])) IS TRUE AS untold) AS u
+        SELECT (definition_id = ANY ($2::uuid[])) IS TRUE OR (added_by = ANY ($3::bigint[])) IS TRUE AS hidden) AS u
     WHERE status = 'DEAD_LETTER' AND ($1::uuid IS NULL OR org_id = $1)
 ) AS letters
-GROUP BY fingerprint, untold ORDER BY count(*) DESC, 1 LIMIT 1000
+GROUP BY fingerprint, hidden ORDER BY count(*) DESC, 1 LIMIT 1000
 
 -- name: list_orgs_of_dead_letters
 -- Orgs of dead letters of the type $1, the error fingerprint $2, the ids $3 (NULL: any).
@@ -154,3 +172,15 @@ FROM live l FULL JOIN queues q ON q.org_id = l.org_id AND q.name = l.queue
 JOIN orgs o ON o.id = coalesce(l.org_id, q.org_id)
 WHERE $1::uuid IS NULL OR o.id = $1
 ORDER BY o.slug, 2
+
+-- name: load_queue_scale
+-- Load of the queue $2 of the org $1: tasks that wait for a worker (bounded by $3), tasks that run, and seconds since the oldest became ready.
+WITH waiting AS (
+    SELECT count(*) AS tasks, min(became_ready) AS oldest_at FROM (
+        SELECT coalesce(available_at, updated_at) AS became_ready FROM tasks
+        WHERE org_id = $1 AND queue = $2 AND readiness = 'READY' LIMIT $3) AS ready
+)
+SELECT w.tasks AS waiting,
+    (SELECT count(*) FROM tasks WHERE status IN ('CLAIMED', 'RUNNING') AND org_id = $1 AND queue = $2) AS running,
+    greatest(0, coalesce(extract(epoch FROM now() - w.oldest_at), 0))::float8 AS oldest_seconds
+FROM waiting w

@@ -1,7 +1,8 @@
 -- name: lock_lease
 -- Lock a valid lease until the end of the transaction; no row: it is lost. The commit must be durable: if PostgreSQL
 -- crashed before the completion, the attempt would complete without additions that it believes stored.
-SELECT job_id, coalesce(depth, 0) AS depth, cancel_requested_at IS NOT NULL AS cancelled FROM tasks
+SELECT job_id, coalesce(depth, 0) AS depth, (trigger_rule IN ('failed', 'ended')) IS TRUE AS is_handler,
+    cancel_requested_at IS NOT NULL AS cancelled, queue FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 
 -- name: lock_emitting_lease
@@ -89,10 +90,14 @@ WHERE id = ANY (ARRAY(SELECT id FROM due)) AND status IN ('CLAIMED', 'RUNNING')
 -- name: rebase_heartbeats
 -- Reset heartbeats in the future, after PostgreSQL's clock was set back, to now, and keep the duration of their leases:
 -- the lease of a dead worker expires at most one lease later. A transaction that began a moment after this one is not
--- in the future, hence the second.
+-- in the future, hence the second. Rate keys with claims in the future are due now.
 WITH heard AS (
     UPDATE workers SET last_heartbeat = coalesce($1::timestamptz, now())
     WHERE status <> 'STOPPED' AND last_heartbeat > coalesce($1::timestamptz, now()) + interval '1 second'
+),
+rated AS (
+    UPDATE rate_limits SET next_at = coalesce($1::timestamptz, now())
+    WHERE next_at IS NOT NULL AND charged_at > coalesce($1::timestamptz, now()) + interval '10 seconds'
 ),
 ahead AS MATERIALIZED (
     SELECT id FROM tasks WHERE status IN ('CLAIMED', 'RUNNING')
@@ -106,11 +111,12 @@ RETURNING id
 
 -- name: find_exhausted_releases
 -- Those of the tasks $1 that were running and were released $2 times in a row over more than $3 seconds: they would be
--- released for ever.
+-- released for ever. Also tasks without retries that have begun, unless they are repeatable: they would run twice.
 SELECT t.id FROM tasks t CROSS JOIN LATERAL (
     SELECT count(*) AS times, min(a.ended_at) AS since FROM task_attempts a
     WHERE a.task_id = t.id AND a.started_at IS NOT NULL
       AND a.ended_at > coalesce($4::timestamptz, now()) - 2 * $3::float8 * interval '1 second'
       AND a.attempt > coalesce((SELECT max(c.attempt) FROM task_attempts c WHERE c.task_id = t.id AND c.charged), 0)) r
-WHERE t.id = ANY ($1::bigint[]) AND t.started_at IS NOT NULL AND r.times >= $2::int
-  AND r.since <= coalesce($4::timestamptz, now()) - $3::float8 * interval '1 second'
+WHERE t.id = ANY ($1::bigint[]) AND t.started_at IS NOT NULL AND (
+    (t.max_attempts = 1 AND NOT t.repeatable AND t.cancel_requested_at IS NULL) OR (r.times >= $2::int
+      AND r.since <= coalesce($4::timestamptz, now()) - $3::float8 * interval '1 second'))

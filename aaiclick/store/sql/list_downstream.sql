@@ -1,11 +1,11 @@
 -- name: list_downstream
--- The task $1 and everything downstream, tasks and groups. A waiting group includes its members; dependents of a group
+-- The task $1 and everything downstream: tasks, handlers and groups. A waiting group includes its members; dependents of a group
 -- are downstream of each of its members.
 WITH RECURSIVE node (id, kind) AS (
     SELECT $1::bigint, 'task'
     UNION
     SELECT n.id, n.kind FROM node d CROSS JOIN LATERAL (
-        SELECT e.next_id AS id, CASE e.next_type WHEN 'task' THEN 'task' ELSE 'behind' END AS kind
+        SELECT e.next_id AS id, CASE e.next_type WHEN 'group' THEN 'behind' ELSE 'task' END AS kind
         FROM dependencies e WHERE e.previous_id = d.id
         UNION ALL
         SELECT t.group_id, 'around' FROM tasks t WHERE d.kind = 'task' AND t.id = d.id AND t.group_id IS NOT NULL

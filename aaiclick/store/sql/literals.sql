@@ -35,7 +35,7 @@ SELECT EXISTS (SELECT FROM returned) AS is_literal, EXISTS (SELECT FROM register
 
 -- name: replace_literal
 -- The literal $1 of the org $2 is a table now: readers use that.
-UPDATE tasks SET literal = NULL WHERE literal IS NOT NULL AND result ->> 'table_id' = $1 AND org_id = $2
+UPDATE tasks SET literal = NULL, updated_at = now() WHERE literal IS NOT NULL AND result ->> 'table_id' = $1 AND org_id = $2
 
 -- name: abandon_literal_table
 -- Let the next caller create the table of the literal $1 of the org $2.

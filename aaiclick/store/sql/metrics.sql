@@ -2,6 +2,10 @@
 -- Attempts that did not succeed, by outcome.
 SELECT outcome::text AS status, count(*) AS count FROM task_attempts GROUP BY 1
 
+-- name: count_incidents_by_severity
+-- Open incidents of all orgs.
+SELECT severity, count(*) FROM incidents WHERE closed_at IS NULL GROUP BY severity
+
 -- name: load_metric_counts
 -- Counts of rows that were deleted or restarted.
 SELECT kind, status, worker_id, nullif(bucket, -1) AS bucket, sum(count)::bigint AS count, sum(seconds) AS seconds

@@ -38,7 +38,10 @@ FROM pg_roles r WHERE r.rolname = current_user
 -- Whether the API role exists, may be taken by this user, and has access to the newest table.
 SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = 'aaiclick_api')
    AND pg_has_role(current_user, (SELECT oid FROM pg_roles WHERE rolname = 'aaiclick_api'), 'MEMBER')
-   AND has_table_privilege((SELECT oid FROM pg_roles WHERE rolname = 'aaiclick_api'), 'schedules', 'DELETE')
+   AND has_table_privilege((SELECT oid FROM pg_roles WHERE rolname = 'aaiclick_api'), 'notifications', 'DELETE')
+   AND has_table_privilege((SELECT oid FROM pg_roles WHERE rolname = 'aaiclick_api'), 'job_functions', 'DELETE')
+   AND has_table_privilege((SELECT oid FROM pg_roles WHERE rolname = 'aaiclick_api'), 'approvals', 'DELETE')
+   AND has_table_privilege((SELECT oid FROM pg_roles WHERE rolname = 'aaiclick_api'), 'rate_limits', 'DELETE')
 
 -- name: create_api_role
 -- Create the API role; roles belong to the server, so it may have been created for another database.
@@ -63,7 +66,8 @@ END $$
 -- cannot change audit entries and counts of queues.
 GRANT SELECT, INSERT, UPDATE, DELETE ON orgs, queues, task_types, users, org_roles, org_role_memberships, api_keys, org_secrets,
     idempotency_keys, dag_versions, dag_current_versions, job_definitions, datasets, dataset_versions, dataset_partitions,
-    dag_version_datasets, schedules, jobs, groups, tasks, dependencies, task_additions, task_attempts, workers, outbox, dispatches, waits, workflow_events, task_inputs,
+    dag_version_datasets, schedules, job_functions, jobs, groups, tasks, rate_limits, result_cache, dependencies, task_additions, task_attempts, workers, outbox, dispatches, waits, workflow_events, incidents, notification_channels,
+    notification_rules, notifications, approvals, approval_links, task_inputs, data_test_results, dataset_freshness,
     column_lineage, operator_state, table_references TO aaiclick_api;
 GRANT SELECT, INSERT ON audit_log TO aaiclick_api;
 GRANT SELECT ON queue_minutes TO aaiclick_api;

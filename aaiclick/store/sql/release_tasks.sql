@@ -5,7 +5,8 @@ WITH given AS (
     SELECT * FROM unnest($1::bigint[], $2::int[], $3::uuid[]) AS g (id, attempt, token)
 ),
 judged AS MATERIALIZED (
-    SELECT t.id, t.log_path, t.worker_id, t.claimed_at, t.started_at, t.cancel_requested_at IS NOT NULL AS cancelled,
+    SELECT t.id, (SELECT w.log_directory || '/' || t.id || '.log' FROM workers w WHERE w.id = t.worker_id) AS log_path,
+        t.worker_id, t.claimed_at, t.started_at, t.cancel_requested_at IS NOT NULL AS cancelled,
         CASE WHEN t.started_at IS NOT NULL AND r.times >= $5::int
             THEN least(power(2::float8, least(r.times - $5::int, 62)), $6::float8) ELSE 0 END AS delay
     FROM given g CROSS JOIN LATERAL (

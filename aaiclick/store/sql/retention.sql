@@ -27,13 +27,32 @@ gone AS (DELETE FROM tasks WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING 
 SELECT count(*) FROM gone
 
 -- name: delete_old_workers
--- Delete workers that stopped more than $1 seconds ago.
+-- Delete workers that stopped more than $1 seconds ago. Those with a code version stay while a task with an attempt of
+-- theirs exists: the $3 oldest tasks are searched, and workers that may have run others stay. Without an index of tasks
+-- by worker, which each claim would have to update.
+WITH old AS MATERIALIZED (SELECT id, worker_id, created_at FROM tasks ORDER BY id LIMIT $3),
+attempted AS MATERIALIZED (
+    SELECT worker_id FROM old WHERE worker_id IS NOT NULL
+    UNION
+    SELECT a.worker_id FROM task_attempts a WHERE a.task_id IN (SELECT id FROM old) AND a.worker_id IS NOT NULL
+)
 DELETE FROM workers
 WHERE status = 'STOPPED' AND stopped_at < coalesce($2::timestamptz, now()) - $1::float8 * interval '1 second'
+  AND (code_version IS NULL OR (
+    stopped_at < coalesce((SELECT created_at FROM old ORDER BY id OFFSET $3 - 1 LIMIT 1), 'infinity')
+    AND id NOT IN (SELECT worker_id FROM attempted)))
 
 -- name: delete_old_queue_minutes
 -- Delete throughput counts of queues older than a day.
 DELETE FROM queue_minutes WHERE minute < coalesce($1::timestamptz, now()) - interval '1 day'
+
+-- name: delete_old_rate_limits
+-- Delete up to $1 rate keys without a claim for two days: a period is a day at most.
+DELETE FROM rate_limits r USING (
+    SELECT org_id, key FROM rate_limits
+    WHERE next_at IS NULL AND charged_at < coalesce($2::timestamptz, now()) - interval '2 days'
+    LIMIT $1 FOR UPDATE SKIP LOCKED) o
+WHERE r.org_id = o.org_id AND r.key = o.key
 
 -- name: merge_metric_counts
 -- Merge up to $1 rows of metric_counts, if there are as many; counts of deleted workers lose their worker.

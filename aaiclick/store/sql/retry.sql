@@ -71,8 +71,10 @@ UPDATE tasks t SET status = 'PENDING', readiness = 'BLOCKED', failures = 0, comp
 WHERE t.id = ANY (ARRAY(SELECT id FROM was))
 
 -- name: clear_group_failures
--- Clear the failure of groups of the job $1 that was caused by the tasks $2.
-UPDATE groups SET failed_at = NULL, cause_id = NULL WHERE job_id = $1 AND cause_id = ANY ($2::bigint[])
+-- Clear the failures of all groups of the job $1, of which the tasks $2 (if any) restart, whatever their cause: the caller
+-- then runs `cancel_downstream` for all tasks that have failed, which ends at groups that are marked as failed.
+UPDATE groups SET failed_at = NULL, cause_id = NULL
+WHERE job_id = $1 AND failed_at IS NOT NULL AND cardinality($2::bigint[]) > 0
 
 -- name: clear_group_skips
 -- The groups $1 of the job $2 are no longer skipped.
@@ -192,3 +194,12 @@ RETURNING j.status::text
 -- name: load_kwargs_with_references
 -- Arguments of those of the tasks $1 that refer to tables or to results of other tasks.
 SELECT id, kwargs::text AS kwargs FROM tasks WHERE id = ANY ($1::bigint[]) AND kwargs::text LIKE '%"object_type"%'
+
+-- name: list_undone_steps
+-- Completed steps of the job $1 that its compensator (entrypoint $2) has undone, unless the tasks $3 to be restarted are
+-- all compensations.
+SELECT s.id FROM tasks c CROSS JOIN LATERAL jsonb_array_elements(c.kwargs -> 'steps') AS e (step)
+JOIN tasks s ON s.id = (e.step ->> 'task_id')::bigint
+WHERE c.job_id = $1 AND c.entrypoint = $2 AND c.status = 'COMPLETED' AND s.job_id = $1 AND s.status = 'COMPLETED'
+  AND EXISTS (SELECT FROM tasks r WHERE r.id = ANY ($3::bigint[]) AND r.added_by IS DISTINCT FROM c.id)
+ORDER BY s.id

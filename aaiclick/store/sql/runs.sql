@@ -15,14 +15,20 @@ FROM job_definitions d WHERE d.id = $1
 
 -- name: list_definition_datasets
 -- Input and output datasets of the definition $1, in the generations of its version; those of another DAG in the
--- serving ones.
+-- serving ones. With the outputs come the numbers of rows of their last updates, if they have data tests.
 SELECT n.role, n.nth, s.id AS dataset, s.name, v.id AS generation, v.storage_location, v.columns, v.files,
-    v.ticket, v.updated_at
+    v.ticket, v.updated_at, v.publishes, CASE n.role WHEN 'output' THEN ARRAY(
+        SELECT r.rows FROM data_test_results r WHERE r.dataset_uuid = s.id AND r.number = 0 AND r.published
+        ORDER BY r.id DESC LIMIT 30) ELSE '{}' END AS recent_rows
 FROM job_definitions d
 CROSS JOIN LATERAL (
     SELECT 'input' AS role, u.id, u.nth FROM unnest(d.input_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
     UNION ALL
-    SELECT 'output', u.id, u.nth FROM unnest(d.output_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)) AS n
+    SELECT 'output', u.id, u.nth FROM unnest(d.output_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
+    UNION ALL
+    SELECT 'rejected', u.id, u.nth FROM unnest(d.rejected_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)
+    UNION ALL
+    SELECT 'reference', u.id, u.nth FROM unnest(d.reference_datasets::uuid[]) WITH ORDINALITY AS u (id, nth)) AS n
 JOIN datasets s ON s.id = n.id AND s.org_id = d.org_id
 JOIN dag_version_datasets p ON p.dataset_uuid = s.id AND p.dag_version_id =
     CASE WHEN s.producer_dag_name = d.dag_name THEN d.dag_version_id ELSE (
@@ -69,6 +75,27 @@ ON CONFLICT (dataset_version, partition_key) DO UPDATE SET ticket = excluded.tic
 WHERE dataset_partitions.ticket <= excluded.ticket
 RETURNING partition_key
 
+-- name: get_publish_intent
+-- The counted publications of the generation $1, and the announced one; `live`: its attempt still holds its lease.
+SELECT v.publishes, v.publishing_table AS table, v.publishing_lease AS lease, EXISTS (
+    SELECT FROM tasks t WHERE t.id = v.publishing_task AND t.lease_token = v.publishing_lease) AS live
+FROM dataset_versions v WHERE v.id = $1
+
+-- name: set_publish_intent
+-- Announce that the lease $4 of the task $3 publishes the staged table $2 in the generation $1.
+UPDATE dataset_versions SET publishing_table = $2, publishing_task = $3, publishing_lease = $4 WHERE id = $1
+
+-- name: settle_publish_intent
+-- Count the announced publication of the generation $1 after its attempt has ended.
+UPDATE dataset_versions SET publishes = publishes + 1, publishing_table = NULL, publishing_task = NULL, publishing_lease = NULL
+WHERE id = $1
+
+-- name: count_publish
+-- Count a publication of the generation $1 if $2 were counted before and the lease $3 has announced it (none: NULL);
+-- no row otherwise.
+UPDATE dataset_versions SET publishes = publishes + 1, publishing_table = NULL, publishing_task = NULL, publishing_lease = NULL
+WHERE id = $1 AND publishes = $2 AND publishing_lease IS NOT DISTINCT FROM $3::uuid RETURNING publishes
+
 -- name: set_generation_files
 -- Set the files of the generation $1: the previous ones, without those that are replaced (mode $2: all, those of the
 -- slice $3, or none) and those named by $4, and with the new ones $5; its columns are $6. Removed files become orphan
@@ -105,7 +132,7 @@ WHERE v.id = $1 AND (r.id = v.id OR r.storage_location <> v.storage_location)
 ORDER BY r.range_start NULLS FIRST, r.range_end, r.storage_location
 
 -- name: set_task_outputs
-UPDATE tasks SET outputs = $2::jsonb, input_versions = $3::jsonb WHERE id = $1
+UPDATE tasks SET outputs = $2::jsonb, input_versions = $3::jsonb, updated_at = now() WHERE id = $1
 
 -- name: insert_task_inputs
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version)

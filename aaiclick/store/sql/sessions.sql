@@ -24,3 +24,10 @@ SELECT t.oid, t.typname::text AS name, t.typarray, pg_backend_pid() AS pid FROM 
 WHERE t.typnamespace = 'public'::regnamespace AND t.typname = ANY ('{
     job_status, task_status, trigger_rule, task_readiness, worker_status, attempt_outcome, node_type, outbox_status,
     definition_status, reference_owner}'::name[])
+
+-- name: list_schema_tables
+-- Tables and views in the schemas of the search path, at most a hundred, except $1 and those of extensions.
+SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname = ANY (current_schemas(false)) AND c.relname <> $1
+  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+ORDER BY c.relname LIMIT 100

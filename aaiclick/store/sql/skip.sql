@@ -83,14 +83,14 @@ WITH judged AS MATERIALIZED (
         WHERE t.id = given.id AND t.readiness = 'BLOCKED' AND t.unmet = 0 OFFSET 0) t
     LEFT JOIN LATERAL (
         SELECT jsonb_build_object('object_type', 'failure', 'task_id', p.id::text, 'type', p.type, 'status', p.status,
-            'attempt', p.attempt, 'error', coalesce(CASE WHEN p.status = 'CANCELLED' THEN j.error ELSE p.error END, '')) AS failure
+            'critical', p.critical, 'attempt', p.attempt, 'error', coalesce(CASE WHEN p.status = 'CANCELLED' THEN j.error ELSE p.error END, '')) AS failure
         FROM dependencies d CROSS JOIN LATERAL (
             SELECT * FROM tasks p WHERE p.id = d.previous_id AND p.completed_at IS NOT NULL OFFSET 0) p
         LEFT JOIN LATERAL (
             SELECT j.error, j.cancel_requested_at, j.failed_tasks FROM jobs j WHERE j.id = p.job_id OFFSET 0) j ON true
         WHERE d.next_id = t.id AND (p.status IN ('FAILED', 'DEAD_LETTER')
             OR (p.status = 'CANCELLED' AND j.cancel_requested_at IS NOT NULL AND j.error IS NOT NULL AND j.failed_tasks = 0))
-        ORDER BY p.status = 'CANCELLED', p.completed_at, p.id LIMIT 1) f ON true
+        ORDER BY p.status = 'CANCELLED', NOT p.critical, p.completed_at, p.id LIMIT 1) f ON true
 )
 UPDATE tasks t SET readiness = CASE WHEN j.skipped THEN t.readiness
         WHEN t.available_at > coalesce($2::timestamptz, now()) THEN 'TIME'
@@ -106,13 +106,14 @@ RETURNING t.id, t.org_id, t.queue, t.concurrency_key, t.readiness::text, j.skipp
 -- name: add_handler_predecessors
 -- The handlers of the task $1 also wait for the tasks $2, which it has added.
 WITH handler AS MATERIALIZED (
-    SELECT d.next_id AS id FROM dependencies d WHERE d.previous_id = $1 AND d.next_type = 'handler'
+    SELECT d.next_id AS id FROM dependencies d
+    WHERE d.previous_id = $1 AND d.next_type = 'handler' AND d.next_id <> ALL ($2::bigint[])
 ),
 added AS (
     INSERT INTO dependencies (previous_id, next_id, previous_type, next_type)
     SELECT u.id, h.id, 'task', 'handler' FROM handler h CROSS JOIN unnest($2::bigint[]) AS u (id)
 ),
 counted AS (
-    UPDATE tasks SET unmet = unmet + cardinality($2::bigint[]) WHERE id = ANY (ARRAY(SELECT id FROM handler))
+    UPDATE tasks SET unmet = unmet + cardinality($2::bigint[]), updated_at = now() WHERE id = ANY (ARRAY(SELECT id FROM handler))
 )
-UPDATE tasks SET has_dependents = true WHERE id = ANY ($2::bigint[]) AND EXISTS (SELECT FROM handler)
+UPDATE tasks SET has_dependents = true, updated_at = now() WHERE id = ANY ($2::bigint[]) AND EXISTS (SELECT FROM handler)

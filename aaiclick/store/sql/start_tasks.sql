@@ -7,9 +7,7 @@ mine AS MATERIALIZED (
         FOR NO KEY UPDATE) t
 ),
 begun AS (
-    UPDATE tasks SET status = 'RUNNING', started_at = coalesce($4::timestamptz, now()), updated_at = now(),
-        log_path = coalesce(log_path,  -- unset if the worker was registered after it had claimed
-            (SELECT w.log_directory FROM workers w WHERE w.id = worker_id) || '/' || id || '.log')
+    UPDATE tasks SET status = 'RUNNING', started_at = coalesce($4::timestamptz, now()), updated_at = now()
     WHERE id = ANY (ARRAY(SELECT id FROM mine)) AND status = 'CLAIMED'
 )
 SELECT id FROM mine

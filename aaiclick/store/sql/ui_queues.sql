@@ -96,6 +96,9 @@ SELECT now() AS now,
     (SELECT count(*) FROM (SELECT FROM jobs WHERE org_id = $1 AND completed_at IS NULL LIMIT $2) AS j) AS jobs,
     (SELECT count(*) FROM (
         SELECT FROM jobs WHERE org_id = $1 AND completed_at IS NULL AND failed_tasks > 0 LIMIT $2) AS f) AS failing,
+    (SELECT count(*) FROM (SELECT FROM incidents WHERE org_id = $1 AND closed_at IS NULL LIMIT $2) AS i) AS incidents,
+    (SELECT count(*) FROM (SELECT FROM incidents WHERE org_id = $1 AND closed_at IS NULL AND rule = 'channel_failing'
+        LIMIT $2) AS c) AS failing_channels,
     (SELECT count(*) FROM workers WHERE status <> 'STOPPED' AND (org_id IS NULL OR org_id = $1)
         AND last_heartbeat > now() - $3::float8 * interval '1 second') AS workers
 

@@ -7,7 +7,8 @@ SELECT pg_advisory_xact_lock(1633773924, k.lock) FROM (
 
 -- name: lock_waiting_lease
 -- Lock the task of a lease that begins to wait; with the deadline that an earlier wait of it has set.
-SELECT org_id, job_id, cancel_requested_at IS NOT NULL AS cancelled,
+SELECT org_id, job_id, type = 'wait_for_turn' AS is_turn,
+    CASE WHEN type = 'wait_for_turn' THEN (kwargs ->> 'job_id')::bigint END AS turn_after, cancel_requested_at IS NOT NULL AS cancelled,
     coalesce((kwargs -> 'aaiclick_wait' ->> 'deadline')::timestamptz <= coalesce($4::timestamptz, now()), false) AS expired
 FROM tasks WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 
@@ -28,16 +29,20 @@ RETURNING t.id, t.org_id, t.job_id, t.group_id, t.has_dependents, t.concurrency_
 
 -- name: insert_wait
 -- Record what the attempt $2 of the task $1 waits for.
-INSERT INTO waits (task_id, org_id, attempt, wait_type, name, key, job_id)
-SELECT t.id, t.org_id, $2, $3, $4, $5, $6 FROM tasks t WHERE t.id = $1
+INSERT INTO waits (task_id, org_id, attempt, wait_type, name, key, job_id, began_at)
+SELECT t.id, t.org_id, $2, $3, $4, $5, $6, coalesce($7::timestamptz, now()) FROM tasks t WHERE t.id = $1
 ON CONFLICT (task_id) DO UPDATE SET attempt = excluded.attempt, wait_type = excluded.wait_type, name = excluded.name,
-    key = excluded.key, job_id = excluded.job_id, began_at = now()
+    key = excluded.key, job_id = excluded.job_id, began_at = excluded.began_at
 
 -- name: wake_task
--- Let the task $1, which has just begun to wait, go on with the outcome $2.
+-- Let the waiting task $1 go on with the outcome $2; its row is locked.
 UPDATE tasks SET readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'HELD' END::task_readiness,
-    kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || $2::jsonb)
-WHERE id = $1
+    kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || $2::jsonb), updated_at = now()
+WHERE id = $1 RETURNING org_id, queue, concurrency_key AS key
+
+-- name: count_workflow_events
+-- Number of stored events of the org $1, up to $2.
+SELECT count(*) FROM (SELECT FROM workflow_events WHERE org_id = $1 LIMIT $2) AS e
 
 -- name: insert_workflow_event
 INSERT INTO workflow_events (id, org_id, name, key, payload, created_at, expires_at)
@@ -68,7 +73,11 @@ RETURNING id, org_id, queue, concurrency_key, readiness::text
 -- name: await_job
 -- Mark the job $1 of the org $2 as awaited, so that its end wakes tasks; returns its outcome if it has ended.
 UPDATE jobs SET has_waiters = true WHERE id = $1 AND org_id = $2
-RETURNING CASE WHEN completed_at IS NOT NULL THEN aaiclick_job_outcome(id)::text END AS outcome
+RETURNING id, CASE WHEN completed_at IS NOT NULL THEN aaiclick_job_outcome(id)::text END AS outcome
+
+-- name: find_awaited_turn
+-- The unfinished job that a limited job waits for if its turn names $1; NULL if its turn has come.
+SELECT aaiclick_find_awaited_turn($1)
 
 -- name: delete_expired_events
 DELETE FROM workflow_events WHERE id = ANY (ARRAY(

@@ -1,8 +1,8 @@
 -- name: register_worker
 -- Register a worker. A repeated registration (the first response was lost) updates the same worker, and so does one of
 -- a worker that was declared dead.
-INSERT INTO workers (id, hostname, pid, pool_size, version, queues, org_id, log_directory)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO workers (id, hostname, pid, pool_size, version, queues, org_id, log_directory, code_version, code_modules)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (id) DO UPDATE SET last_heartbeat = now(), stopped_at = NULL,
     status = CASE WHEN workers.status = 'STOPPED' THEN 'ACTIVE' ELSE workers.status END
 WHERE workers.org_id IS NOT DISTINCT FROM EXCLUDED.org_id
@@ -13,6 +13,10 @@ RETURNING {workers.*}
 UPDATE workers SET last_heartbeat = coalesce($4::timestamptz, now()), tasks_completed = tasks_completed + $2,
     tasks_failed = tasks_failed + $3
 WHERE id = $1 AND status <> 'STOPPED'
+
+-- name: set_code_version
+-- Set the code version $2 of the worker $1, which registered without one.
+UPDATE workers SET code_version = $2 WHERE id = $1 AND code_version IS NULL
 
 -- name: worker_exists
 SELECT EXISTS (SELECT FROM workers WHERE id = $1)
@@ -67,7 +71,7 @@ WITH lane AS MATERIALIZED (
         SELECT queue FROM tasks WHERE job_id = $1 AND readiness IN ('READY', 'TIME', 'HELD') LIMIT 1000) t
     WHERE NOT starts_with(t.queue, 'runtime:') OR t.queue = 'runtime:dispatcher'
 )
-SELECT l.queue, w.hostname, w.pid
+SELECT l.queue, w.hostname, w.pid, w.code_modules
 FROM jobs j
 CROSS JOIN (SELECT queue FROM lane UNION ALL SELECT NULL WHERE NOT EXISTS (SELECT FROM lane)) l
 LEFT JOIN workers w ON w.status <> 'STOPPED' AND w.drain_requested_at IS NULL
@@ -79,21 +83,25 @@ LEFT JOIN workers w ON w.status <> 'STOPPED' AND w.drain_requested_at IS NULL
 WHERE j.id = $1
 
 -- name: add_outcome_counts
--- Heartbeat of the worker $1; adds $4 completed and $5 failed tasks of the queues $3 of the orgs $2 to its counters and
--- to those of this minute. In one order, so that concurrent workers do not deadlock.
+-- Report $6 of the worker $1: adds $4 completed and $5 failed tasks of the queues $3 of the orgs $2 to its counters and
+-- to those of this minute, and is a heartbeat. A repeated report changes nothing. Queues are locked in one order, so that
+-- concurrent workers do not deadlock.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[]) AS g (org_id, queue, completed, failed)
 ),
-counted AS (
-    INSERT INTO queue_minutes (org_id, queue, minute, completed, failed)
-    SELECT org_id, queue, date_trunc('minute', now()), completed, failed FROM given ORDER BY org_id, queue
-    ON CONFLICT (org_id, queue, minute) DO UPDATE SET completed = queue_minutes.completed + excluded.completed,
-        failed = queue_minutes.failed + excluded.failed
+reported AS (
+    UPDATE workers SET last_count_report = $6,
+        last_heartbeat = CASE WHEN status = 'STOPPED' THEN last_heartbeat ELSE now() END,
+        status = CASE WHEN status <> 'STOPPED' AND EXISTS (SELECT FROM given) THEN 'ACTIVE' ELSE status END,
+        tasks_completed = tasks_completed + coalesce((SELECT sum(completed) FROM given), 0),
+        tasks_failed = tasks_failed + coalesce((SELECT sum(failed) FROM given), 0)
+    WHERE id = $1 AND last_count_report < $6 RETURNING id
 )
-UPDATE workers SET last_heartbeat = now(), status = CASE WHEN EXISTS (SELECT FROM given) THEN 'ACTIVE' ELSE status END,
-    tasks_completed = tasks_completed + coalesce((SELECT sum(completed) FROM given), 0),
-    tasks_failed = tasks_failed + coalesce((SELECT sum(failed) FROM given), 0)
-WHERE id = $1 AND status <> 'STOPPED'
+INSERT INTO queue_minutes (org_id, queue, minute, completed, failed)
+SELECT org_id, queue, date_trunc('minute', now()), completed, failed FROM given
+WHERE EXISTS (SELECT FROM reported) ORDER BY org_id, queue
+ON CONFLICT (org_id, queue, minute) DO UPDATE SET completed = queue_minutes.completed + excluded.completed,
+    failed = queue_minutes.failed + excluded.failed
 
 -- name: list_workers
 SELECT {workers.*} FROM workers WHERE $1::text IS NULL OR status = $1::worker_status ORDER BY id

@@ -23,7 +23,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 FAILED_JOB_RETENTION_SECONDS = 86_400.0
 """How long a failed job keeps the tables of its tasks, so that it can be retried."""

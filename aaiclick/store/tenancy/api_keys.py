@@ -23,7 +23,7 @@ from aaiclick.store.tenancy.users import get_user
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 SCOPES = ("reader", "writer", "admin", "worker")
 KEY_SCHEME = "aai"

@@ -14,11 +14,11 @@ import asyncpg
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, UnauthorisedError
-from aaiclick.store.connections import SERVICE_IDLE_TRANSACTION_SECONDS, connect
+from aaiclick.store.postgres_connections import SERVICE_IDLE_TRANSACTION_SECONDS, connect
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection, Pool
+    from aaiclick.store.postgres_connections import Connection, Pool
 
 API_ROLE = "aaiclick_api"
 MAX_TRIES = 5

@@ -14,7 +14,7 @@ from aaiclick.errors import ConflictError
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 RETENTION_SECONDS = 24 * 3600.0
 

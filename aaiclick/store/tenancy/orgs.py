@@ -13,7 +13,7 @@ from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 @dataclass(frozen=True, slots=True)

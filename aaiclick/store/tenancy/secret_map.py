@@ -31,7 +31,7 @@ def read_mapped_secret(entry: MappedSecret, settings: Settings | None = None) ->
     if not value:
         raise SecretError(
             f"The secret {entry.name!r} cannot be read where it is resolved.",
-            remedy=f"The operator corrects {entry.key} of AAICLICK_SECRETS_MAP, on workers beside the databases and on "
+            remedy=f"The operator corrects {entry.key} of AAICLICK_SECRETS_MAP, on workers with database access and on "
             "servers.",
         )
     return value

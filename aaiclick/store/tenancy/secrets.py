@@ -31,8 +31,8 @@ from aaiclick.store.tenancy.secret_map import MAX_BYTES, load_mapped_secrets, re
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
     from aaiclick.store.engine.leases import Lease
+    from aaiclick.store.postgres_connections import Connection
 
 MIN_CHARACTERS = 4
 """A shorter value could not be redacted in logs without hiding other text."""

@@ -14,7 +14,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 async def list_dags(connection: Connection, org_id: UUID, *, limit: int, offset: int) -> list[asyncpg.Record]:

@@ -12,7 +12,7 @@ from aaiclick.store.statements import statement
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 SEARCH_WINDOW = 20_000
 """Rows that one search reads; older rows need another search."""

@@ -49,7 +49,7 @@ class Site:
     environment: dict[str, str]
     directory: Path
     keys: dict[str, str] = field(repr=False)
-    run: Callable[[Any], Any] = field(repr=False)
+    stack: Any = field(repr=False)
     provider: Provider
     workers: list[ForkedProcess] = field(default_factory=list)
     sessions: dict[str, str] = field(default_factory=dict, repr=False)
@@ -90,7 +90,11 @@ class Site:
         return self.sessions[role]
 
     def sql(self, statement: str, *arguments: Any) -> list[Any]:
-        return self.run(with_connection(self.endpoint, lambda connection: connection.fetch(statement, *arguments)))
+        return self.run(lambda connection: connection.fetch(statement, *arguments))
+
+    def run(self, work: Callable[[Any], Any]) -> Any:
+        """Call a function with a connection to the database."""
+        return self.stack.run(self.stack.use_connection(self.endpoint.database, work))
 
     def until(self, statement: str) -> None:
         """Poll until `ok` is true; pytest's timeout ends the wait."""
@@ -163,7 +167,7 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
         worker = _start_worker(environment, directory)  # both start at the same time
         server = start_server(environment, directory / "server.log")
         live_site = Site(
-            server, installation.endpoint, environment, directory, keys, aaiclick_stack.run, provider, [worker]
+            server, installation.endpoint, environment, directory, keys, aaiclick_stack, provider, [worker]
         )
         yield live_site
         (directory / "gate").touch()
@@ -194,10 +198,17 @@ class Visitor:
     page: Page
     url: str
     wrong: list[str]
+    runs_scripts: bool = True
 
     def go(self, path: str) -> Page:
         self.page.goto(self.url + path)
+        self.wait_for_scripts()
         return self.page
+
+    def wait_for_scripts(self) -> None:
+        """Wait until the module of the page has run: before that, keys have no effect."""
+        if self.runs_scripts:
+            expect(self.page.locator("html.scripted")).to_be_attached()
 
 
 def state(page: Page) -> Locator:
@@ -262,7 +273,7 @@ def visit(site, contexts) -> Iterator[Callable[..., Visitor]]:
     def open_(role: str | None = "admin", **options: Any) -> Visitor:
         context = contexts.take(**options)
         page = context.new_page()
-        visitor = Visitor(context, page, site.url, [])
+        visitor = Visitor(context, page, site.url, [], options.get("java_script_enabled", True))
         page.on("pageerror", lambda error: visitor.wrong.append(f"error: {error}"))
         page.on("console", lambda message: visitor.wrong.append(message.text) if message.type == "error" else None)
         opened.append((visitor, not options))
@@ -355,7 +366,7 @@ def things(site) -> Iterator[Things]:
         }
         for n in range(5)
     ]
-    site.run(with_connection(site.endpoint, _deploy))
+    site.run(_deploy)
     dead = site.api("POST", "/v1/tasks", {"items": items})["ids"]
     assert site.ended(done) == "COMPLETED"
     assert site.ended(failed) == "FAILED"

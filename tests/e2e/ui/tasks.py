@@ -7,12 +7,16 @@ import time
 from pathlib import Path
 
 from aaiclick.data import create_object_from_value
-from aaiclick.orchestration import PermanentError
+from aaiclick.orchestration import Job, PermanentError, create_job, create_task
 
 
 def say(text: str = "hello") -> str:
     print(f"I say {text}")
     return text
+
+
+async def submit_child() -> Job:
+    return await create_job("child of the family", create_task(say))
 
 
 def add(left: object = None, right: object = None) -> list[int]:

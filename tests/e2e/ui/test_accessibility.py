@@ -18,12 +18,24 @@ WHOLE = ("overview", "sign-in")  # the frame of the other pages is the same
 DARK_TOO = ("overview", "jobs", "job-failed", "task-dead", "dead-letters", "dag-older", "sign-in")
 
 
+def add_approval(site) -> int:
+    item = {"type": "none", "run_at": "2100-01-01T00:00:00Z"}
+    task = site.api("POST", "/v1/tasks", {"items": [item]})["ids"][0]
+    form = {"properties": {"euros": {"type": "integer"}, "gift": {"type": "boolean"}, "size": {"enum": ["S", "L"]}}}
+    return site.sql(
+        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role, form, shown)"
+        " SELECT id, org_id, id, 0, available_at, 'Pay?', 'writer', $2, $3 FROM tasks WHERE id = $1 RETURNING id",
+        int(task), json.dumps(form), '{"columns": ["city"], "rows": [["Rom"]], "total": 1}',
+    )[0]["id"]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def addresses(site, things) -> dict[str, str]:
     older = site.sql("SELECT yaml_hash FROM dag_versions WHERE dag_name = 'shop' ORDER BY created_at LIMIT 1")[0]
     dataset = site.sql("SELECT id FROM datasets WHERE name = 'shop_daily'")[0]["id"]
     worker = site.sql("SELECT id FROM workers LIMIT 1")[0]["id"]
     table = site.sql("SELECT result ->> 'table_id' AS name FROM tasks WHERE job_id = $1 LIMIT 1", int(things.done))[0]
+    incident = site.sql("SELECT max(id) AS id FROM incidents WHERE job_id = $1", int(things.failed))[0]["id"]
     other = site.sql("SELECT id FROM orgs WHERE slug = 'other'")[0]["id"]
     return {
         "overview": "/",
@@ -39,6 +51,8 @@ def addresses(site, things) -> dict[str, str]:
         "clear": f"/tasks/{things.running_task}/clear",
         "queues": "/queues?change=default",
         "dead-letters": "/dead-letters?list=1",
+        "incidents": "/incidents?closed=1",
+        "incident": f"/incidents/{incident}",
         "workers": "/workers",
         "worker": f"/workers/{worker}",
         "objects": "/objects",
@@ -50,6 +64,8 @@ def addresses(site, things) -> dict[str, str]:
         "datasets": "/datasets",
         "dataset": f"/datasets/{dataset}",
         "schedules": "/schedules",
+        "approvals": "/approvals?all=1",
+        "approval": f"/approvals/{add_approval(site)}",
         "admin-keys": "/admin",
         "admin-secrets": "/admin?view=secrets",
         "admin-users": "/admin?view=users",
@@ -129,7 +145,7 @@ def test_pages_fit_the_window_and_are_accessible(visit, addresses) -> None:
     eye = PageAuditor(visit("admin"))
     for name, path in addresses.items():
         eye.look(name, path)
-    eye.page.goto(f"{eye.visitor.url}/jobs")
+    eye.visitor.go("/jobs")
     eye.page.keyboard.press("Control+k")
     eye.page.evaluate(eye.axe)
     expect(eye.page.get_by_role("option").first).to_have_attribute("aria-selected", "true")

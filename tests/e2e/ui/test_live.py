@@ -6,7 +6,6 @@ import re
 
 from playwright.sync_api import expect
 
-from aaiclick.store.connections import connect
 from aaiclick.store.ui import job_queries
 from tests.e2e.ui.conftest import state
 
@@ -86,13 +85,8 @@ def test_large_job_is_drawn_by_type_and_filtered_by_state(site, visit, window) -
     assert "no such file" in reader.get(f"/jobs/{job}?view=tasks&status=FAILED").text
     assert reader.get(f"/jobs/{job}?view=timeline").status_code == 200
 
-    async def count(reading) -> set[tuple]:
-        connection = await connect(site.endpoint)
-        try:
-            return {tuple(row) for row in await reading(connection, int(job))}
-        finally:
-            await connection.close()
-
-    assert site.run(count(job_queries.sample_job_units)) == site.run(
-        count(job_queries.load_job_units)
-    )  # the sample covers the whole job
+    sample, units = (
+        {tuple(row) for row in site.run(lambda connection, read=read: read(connection, int(job)))}
+        for read in (job_queries.sample_job_units, job_queries.load_job_units)
+    )
+    assert sample == units  # the sample covers the whole job

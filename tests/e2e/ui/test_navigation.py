@@ -19,6 +19,7 @@ def test_readers_see_no_actions(visit, things) -> None:
         "/objects",
         "/dags/shop",
         "/schedules",
+        "/approvals",
     ):
         page = visitor.go(path)
         forms = page.eval_on_selector_all(
@@ -36,7 +37,8 @@ def test_readers_see_no_actions(visit, things) -> None:
 
 
 def test_keyboard_navigation(visit, things) -> None:
-    page = visit("writer").go("/jobs")
+    visitor = visit("writer")
+    page = visitor.go("/jobs")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("k")
@@ -46,6 +48,7 @@ def test_keyboard_navigation(visit, things) -> None:
     page.keyboard.press("g")
     page.keyboard.press("q")
     expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    visitor.wait_for_scripts()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.type("nothing has such a name")
@@ -60,6 +63,7 @@ def test_keyboard_navigation(visit, things) -> None:
     expect(page.locator("dialog .results a").first).to_contain_text("nightly report")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="nightly report")).to_be_visible()
+    visitor.wait_for_scripts()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     page.keyboard.press("Escape")

@@ -61,7 +61,8 @@ def test_sign_in_at_the_provider_returns_to_the_requested_page(site, visit) -> N
 
 def test_unknown_subject_gets_a_remedy(site, visit) -> None:
     visitor = visit(None)
-    page = visitor.go("/sign-in/provider")
+    page = visitor.page
+    page.goto(site.url + "/sign-in/provider")
     page.get_by_role("button", name="stranger").click()
     expect(page.get_by_role("heading")).to_have_text("No user with the subject 'stranger' exists.")
     expect(page.get_by_text("Ask an admin to add this subject")).to_be_visible()

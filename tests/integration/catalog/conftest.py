@@ -8,14 +8,14 @@ import json
 import pytest
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.catalog.execution.table_storage import DatasetLayout
+from aaiclick.catalog.execution.dataset_tables import DatasetLayout
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import dag_versions, events, sources
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy import orgs, secrets
 from aaiclick.store.tenancy.secret_encryption import new_key
 
@@ -116,9 +116,9 @@ class Shop:
             await events.count_events(self.db, await events.emit_events(self.db, [event] * count))
         return job_id
 
-    async def until(self, question, *values):
+    async def until(self, question, *values, seconds=60):
         """Wait for something to become true."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(seconds):
             while not await self.db.fetchval(question, *values):  # noqa: ASYNC110  (there is no notification)
                 await asyncio.sleep(0.02)
 

@@ -15,8 +15,8 @@ from aaiclick.cli.dag import dag as command
 from aaiclick.errors import ConflictError, NotFoundError, RequestError
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.store.catalog import sources
-from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.integration.catalog.conftest import SHOP, order
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aaiclick.catalog import datasets
+from aaiclick.catalog import dataset_queries
 from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -17,7 +17,7 @@ OTHER_TOTAL = SHOP.replace("sum(amount) AS total", "sum(id) AS total")
 
 async def sources_of(shop, dataset, column):
     """Return the input columns of a column, from the API's query and from that of the dataset page."""
-    graph = await datasets.trace_lineage(shop.db, EVERYTHING, dataset)
+    graph = await dataset_queries.trace_lineage(shop.db, EVERYTHING, dataset)
     by_api = {edge.source for edge in graph.columns if edge.target == f"{dataset}.{column}"}
     dataset_id = await shop.db.fetchval("SELECT id FROM datasets WHERE name = $1", dataset)
     by_page = {

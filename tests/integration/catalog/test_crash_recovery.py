@@ -14,10 +14,10 @@ from aaiclick import failpoints
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.store.catalog import event_routing, sources
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.maintenance import reap_expired_leases
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.fork_server import FORK_SERVER
 from tests.integration.catalog.conftest import SHOP, order
 
@@ -25,11 +25,11 @@ FAILPOINTS = ["publish.before", "publish.after"]
 ENDED = "SELECT completed_at IS NOT NULL FROM jobs WHERE id = $1"
 
 
-def start_worker(marks, **variables):
-    arguments = ["worker", "start", "--processes", "1", "--concurrency", "4"]
+def start_worker(marks, *options, stderr=subprocess.DEVNULL, **variables):
+    arguments = ["worker", "start", "--processes", "1", "--concurrency", "4", *options]
     quick = {"WORKER_TIMEOUT": "3", "WORKER_HEARTBEAT_INTERVAL": "0.5"}
     environment = os.environ | quick | {"AAICLICK_FAULT_MARKS": str(marks)} | variables
-    return FORK_SERVER.start(arguments, environment, stderr=subprocess.DEVNULL)
+    return FORK_SERVER.start(arguments, environment, stderr=stderr)
 
 
 async def test_dag_run_completes_despite_kills(shop, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 from tests.integration.catalog.conftest import JOBS
 
 TWO = f"""

@@ -17,11 +17,11 @@ from aaiclick.cli.tasks import tasks
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import LeaseLost
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
-from aaiclick.store.catalog import event_routing, events, runs, sources
-from aaiclick.store.connections import connect
+from aaiclick.store.catalog import definition_runs, event_routing, events, sources
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.fork_server import FORK_SERVER
 from tests.integration.catalog.conftest import JOBS, SHOP, order
 
@@ -393,12 +393,12 @@ async def test_lost_lease_or_older_ticket_publishes_nothing(shop):
     await shop.fire()
     me = await queue.register_worker(shop.db, hostname="here", pid=1)
     (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
-    for ticket, is_newest in ((0, False), (1_000_000, True), (999_999, False)):
-        async with runs.lock_for_publish(shop.db, claim.lease, generation, "", ticket) as newest:
-            assert newest is is_newest
+    for ticket, expected in ((0, "superseded"), (1_000_000, "published"), (999_999, "superseded")):
+        async with definition_runs.lock_for_publish(shop.db, claim.lease, generation, "", ticket) as outcome:
+            assert outcome == expected
     zombie = queue.Lease(claim.lease.task_id, claim.lease.attempt - 1, claim.lease.token)
     with pytest.raises(LeaseLost, match="no rows were published"):
-        async with runs.lock_for_publish(shop.db, zombie, generation, "", 2_000_000):
+        async with definition_runs.lock_for_publish(shop.db, zombie, generation, "", 2_000_000):
             pytest.fail("it was let in")
 
 
@@ -420,7 +420,7 @@ async def test_concurrent_and_late_partition_records_count(shop, aaiclick_postgr
         }  # fmt: skip
         nothing = {"outputs": [], "input_versions": [], "inputs": [], "states": [], "lineage": {}, "build": None}
         effects = {task["id"]: json.dumps(nothing | {"updates": [update], "definition": None})}
-        await runs.write_effects(db, [task], effects)
+        await definition_runs.write_effects(db, [task], effects)
 
     other = await connect(aaiclick_postgres)
     first = other.transaction()
@@ -442,3 +442,21 @@ async def wait_until_blocked(connection):
     async with asyncio.timeout(100):
         while not await connection.fetchval(question):  # noqa: ASYNC110  (there is no notification)
             await asyncio.sleep(0.02)
+
+
+async def test_changed_row_with_a_null_reaches_dependents(shop):
+    dag = f"""
+name: shop
+jobs:
+  - name: fetch
+    activation: source
+    operator: python
+    source: {{kind: manual}}
+    outputs: [raw]
+    config: {{function: "{JOBS}:fetch"}}
+  - {{name: copy, activation: reactive, operator: sql, outputs: [notes], config: {{query: "SELECT id, note FROM raw"}}}}
+"""
+    await shop.deploy(dag)
+    for first_id in (1, 3):
+        await shop.run({"id": first_id, "note": None}, {"id": 2, "note": "x"})
+        assert await shop.rows("shop.notes") == sorted([(first_id, None), (2, "x")])

@@ -12,11 +12,11 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from aaiclick.catalog import datasets
+from aaiclick.catalog import dataset_queries
 from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.errors import DatasetError, QueryRefusedError
 from aaiclick.catalog.queries.table_rewrite import QueryLimits
-from aaiclick.catalog.task_summary import summarize_outputs
+from aaiclick.catalog.task_output_summary import summarize_outputs
 from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_jobs, redact_tasks
 from aaiclick.cli.datasets import datasets as command
 from aaiclick.data import DataContext, create_object_from_value
@@ -29,9 +29,9 @@ from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import datasets as catalog_datasets
 from aaiclick.store.catalog.datasets import Reader
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queries
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.api_keys import create_key
 from tests.integration.catalog.conftest import JOBS, SHOP, order
@@ -42,7 +42,7 @@ BOTH = "SELECT (SELECT sum(total) FROM daily) AS total, (SELECT count() FROM sho
 
 
 async def query_rows(shop, text, reader=EVERYTHING, limits=None):
-    table = await datasets.run_query(shop.db, shop.clickhouse, reader, text, limits)
+    table = await dataset_queries.run_query(shop.db, shop.clickhouse, reader, text, limits)
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
@@ -101,7 +101,7 @@ async def test_reader_without_role_sees_nothing(shop):
         messages = set()
         for name in ("daily", "dairy"):
             with pytest.raises(NotFoundError) as missing:
-                await datasets.trace_lineage(shop.db, reader, name)
+                await dataset_queries.trace_lineage(shop.db, reader, name)
             with pytest.raises(NotFoundError) as refused:
                 await query_rows(shop, f"SELECT * FROM {name}", reader)
             messages.add((str(missing.value).replace(name, "?"), str(refused.value).replace(name, "?")))
@@ -118,9 +118,15 @@ async def test_reader_without_role_sees_nothing(shop):
     assert {row["kwargs"] for row in redacted.values()} == {"{}"}
     assert await redact_tasks(shop.db, EVERYTHING, rows) == rows
     # Its sources stay hidden, and so do the edges and columns that lead there.
-    assert await datasets.trace_lineage(shop.db, reader, "daily") == datasets.LineageGraph()
+    assert await dataset_queries.trace_lineage(shop.db, reader, "daily") == dataset_queries.LineageGraph()
     with pytest.raises(NotFoundError, match=r"There is no dataset 'shop\.orders'"):
         await query_rows(shop, "SELECT total, id FROM daily JOIN shop.orders USING (day)", reader)
+    # Only visible names are suggested.
+    cases = [(reader, "dayly", "daily"), (EVERYTHING, "orders", "shop.orders"), (reader, "orders", None)]
+    for actor, name, hint in cases:
+        with pytest.raises(NotFoundError) as unknown:
+            await query_rows(shop, f"SELECT * FROM {name}", actor)
+        assert unknown.value.remedy == (f"Did you mean {hint!r}?" if hint else "'aaiclick datasets ls' lists them.")
     await catalog_datasets.set_read_roles(shop.db, DEFAULT_ORG_ID, "shop.orders", ["finance"])
     (sums,) = await redact_tasks(shop.db, reader, [row for row in rows if row["type"] == "shop.sums"])
     assert json.loads(sums["kwargs"])["definition"]
@@ -178,6 +184,16 @@ MORE = (
 )  # fmt: skip
 
 
+async def ask_about(shop, task_id: int) -> int:
+    """An approval with rows of a task."""
+    shown = json.dumps({"columns": ["canary_column"], "rows": [["canary_row"]], "total": 1})
+    return await shop.db.fetchval(
+        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role, shown)"
+        " VALUES ($1, $2, $3, 1, now() + interval '1 h', 'Go on?', 'finance', $4) RETURNING id",
+        get_snowflake_id(), DEFAULT_ORG_ID, task_id, shown,
+    )  # fmt: skip
+
+
 async def test_hidden_datasets_leave_no_trace_in_api_and_ui(shop, tmp_path):
     """A hidden DAG with canaries in datasets, columns, partitions, errors and logs; every path is requested."""
     await shop.deploy(VAULT)
@@ -197,7 +213,9 @@ async def test_hidden_datasets_leave_no_trace_in_api_and_ui(shop, tmp_path):
         "org_id": DEFAULT_ORG_ID, "dag": "vault", "job": "fill", "name": "vault", "dataset": "canary_published",
         "dataset_id": hidden.id, "mark": dead["error_fingerprint"], "user": uuid4(), "role": uuid4(),
         "worker_id": await shop.db.fetchval("SELECT max(id) FROM workers"), "key": uuid4(), "org": DEFAULT_ORG_ID,
-        "schedule": "none",
+        "schedule": "none", "token": "x" * 43, "entrypoint": "none", "function": "none",
+        "incident_id": await shop.db.fetchval("SELECT max(id) FROM incidents"),
+        "approval_id": await ask_about(shop, dead["id"]),
     }  # fmt: skip
 
     def paths(table):
@@ -291,13 +309,13 @@ async def test_added_task_has_visibility_of_its_adder(shop):
 async def test_lineage_up_and_down_to_columns(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10))
-    up = await datasets.trace_lineage(shop.db, EVERYTHING, "daily")
+    up = await dataset_queries.trace_lineage(shop.db, EVERYTHING, "daily")
     assert [(edge.source, edge.job, edge.target) for edge in up.edges] == [
         ("shop.orders", "shop.sums", "daily"), ("shop.raw", "shop.tidy", "shop.orders"),
     ]  # fmt: skip
-    assert datasets.ColumnEdge("shop.raw.amount", "shop.orders.amount") in up.columns
-    assert datasets.ColumnEdge("shop.orders.amount", "daily.total") in up.columns
-    down = await datasets.trace_lineage(shop.db, EVERYTHING, "shop.raw", "down")
+    assert dataset_queries.ColumnEdge("shop.raw.amount", "shop.orders.amount") in up.columns
+    assert dataset_queries.ColumnEdge("shop.orders.amount", "daily.total") in up.columns
+    down = await dataset_queries.trace_lineage(shop.db, EVERYTHING, "shop.raw", "down")
     assert down.datasets == ["daily", "shop.doubled", "shop.orders", "shop.raw"]
 
 

@@ -16,10 +16,10 @@ from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import dag_versions, events, sources
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import control
-from aaiclick.store.engine.invariants import Finding, check_invariants
+from aaiclick.store.engine.invariants import InvariantViolation, check_invariants
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement
 
 SHOP = """
@@ -267,7 +267,9 @@ async def test_doctor_finds_tasks_without_definition(db):
     await sources.start_source(db, DEFAULT_ORG_ID, "shop", None, {"kind": "manual"})
     assert await check_invariants(db) == []
     task_id, lost = await db.fetchrow("UPDATE tasks SET definition_id = gen_random_uuid() RETURNING id, definition_id")
-    assert await check_invariants(db) == [Finding("I9", "task", task_id, f"its definition {lost} is not there")]
+    assert await check_invariants(db) == [
+        InvariantViolation("I9", "task", task_id, f"its definition {lost} is not there")
+    ]
 
 
 HISTORY = """
@@ -336,7 +338,7 @@ async def test_rollback_of_missing_dag_is_refused(db):
     await deploy(db, SHOP)
     with pytest.raises(DeployError, match="no previous version"):
         await roll_back(db, "shop")
-    with pytest.raises(DeployError, match="no version whose hash"):
+    with pytest.raises(DeployError, match="no version with a hash"):
         await roll_back(db, "shop", "zzz")
 
 
@@ -346,7 +348,7 @@ def test_cli_validates_diffs_deploys_and_rolls_back(aaiclick_env, tmp_path):
 
     file = tmp_path / "shop.yaml"
     file.write_text(SHOP)
-    assert "shop, 3 jobs" in run("validate", str(file)).stderr
+    assert "shop, 3 definitions" in run("validate", str(file)).stderr
     assert [line["change"] for line in json.loads(run("diff", str(file), "-o", "json").stdout)][:3] == ["added"] * 3
     assert "New generations: raw, orders, daily" in run("deploy", str(file)).stderr
     assert "is already serving; no changes" in run("deploy", str(file)).stderr

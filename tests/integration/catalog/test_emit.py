@@ -11,7 +11,7 @@ import pytest
 
 from aaiclick.errors import LeaseLost, RequestError
 from aaiclick.orchestration import RetryPolicy, emit_event, set_retry_policy
-from aaiclick.store.catalog import runs
+from aaiclick.store.catalog import definition_runs
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.leases import Lease
 from tests.fork_server import FORK_SERVER
@@ -141,13 +141,13 @@ async def test_a_lost_lease_emits_nothing(shop):
     me = await queue.register_worker(shop.db, hostname="here", pid=1)
     (claim,) = await queue.claim(shop.db, worker_id=me.id, limit=1, queues=(), lease_seconds=60)
     effects = json.dumps({"updates": [], "states": [], "lineage": {}, "definition": "", "build": None})
-    await runs.emit_updates(shop.db, claim.lease, effects, "1")
+    await definition_runs.emit_updates(shop.db, claim.lease, effects, "1")
     for lease in (
         Lease(claim.lease.task_id, claim.lease.attempt - 1, claim.lease.token),
         Lease(claim.lease.task_id, claim.lease.attempt, uuid4()),
     ):
         with pytest.raises(LeaseLost, match="no event was emitted"):
-            await runs.emit_updates(shop.db, lease, effects, "1")
+            await definition_runs.emit_updates(shop.db, lease, effects, "1")
 
 
 async def test_reactive_definitions_and_code_outside_tasks_cannot_emit(shop):

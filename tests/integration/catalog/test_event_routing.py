@@ -94,6 +94,8 @@ async def test_poison_payload_does_not_block_other_events(shop, payload_kind):
     await shop.check()
     await fail_for_good(shop)
     assert (await event_row(shop, event_id))["status"] == "Failed"
+    (incident,) = await shop.db.fetch("SELECT rule, cause FROM incidents")
+    assert (incident["rule"], str(event_id) in incident["cause"]) == ("event_unroutable", True)
     job = await shop.db.fetchrow("SELECT status::text, error, open_events FROM jobs WHERE id = $1", job_id)
     assert (job["status"], job["open_events"]) == ("FAILED", 0)
     assert f"Event {event_id} could not be routed" in job["error"]

@@ -11,7 +11,7 @@ import pytest
 
 from aaiclick import failpoints
 from aaiclick.catalog.errors import DagError
-from aaiclick.catalog.execution import range_operators, table_storage
+from aaiclick.catalog.execution import dataset_tables, range_aggregator_operator
 from aaiclick.data.io.bounded_reads import ReadLimits
 from aaiclick.settings import get_settings
 from tests.integration.catalog import dag_functions
@@ -60,7 +60,7 @@ async def test_aggregator_emits_ranges_once_and_stores_state(shop):
 
 
 async def test_too_many_ranges_are_refused(shop, monkeypatch):
-    monkeypatch.setattr(range_operators, "MAX_RANGES", 5)
+    monkeypatch.setattr(range_aggregator_operator, "MAX_RANGES", 5)
     await shop.deploy(RANGES.replace("operator: range_aggregator", "operator: range_aggregator\n    max_attempts: 1"))
     await shop.run(*range(100, 105))
     assert await shop.finish(await shop.fire({"rows": [105]})) == "FAILED"
@@ -68,7 +68,7 @@ async def test_too_many_ranges_are_refused(shop, monkeypatch):
 
 
 async def test_names_of_partitions_have_a_limit_of_bytes(shop, monkeypatch):
-    monkeypatch.setattr(table_storage, "PARTITIONS_READ", ReadLimits(rows=10_001, bytes=10))
+    monkeypatch.setattr(dataset_tables, "PARTITIONS_READ", ReadLimits(rows=10_001, bytes=10))
     await shop.deploy(RANGES.replace("name: feed,", "name: feed, max_attempts: 1,"))
     assert await shop.finish(await shop.fire({"rows": [1]})) == "FAILED"
     assert "is larger than 10 bytes" in " ".join(await shop.errors())
@@ -120,8 +120,13 @@ async def test_alert_is_raised_and_cleared(shop):
     await shop.run(row)
     ((day, change, value, *_),) = await shop.rows("shop.alerts")
     assert (day, change, value) == ("mon", "raised", 11)
+    (incident,) = await shop.db.fetch("SELECT rule, title, cause, closed_at, severity FROM incidents")
+    assert (incident["rule"], incident["title"]) == ("alert_raised", "Alert shop.watch was raised")
+    assert "mon" in incident["cause"]  # data: in the cause, not in the title
+    assert (incident["severity"], incident["closed_at"]) == ("warning", None)
     await shop.run(row | {"amount": 1})
     assert [alert[1] for alert in await shop.rows("shop.alerts")] == ["cleared"]
+    assert await shop.db.fetchval("SELECT closed_by FROM incidents") == "recovery"
 
 
 async def test_infinite_value_raises_alert(shop):

@@ -11,8 +11,8 @@ from aaiclick.catalog.errors import DagError
 from aaiclick.catalog.range_registration import RegisteredVersion, register_range
 from aaiclick.errors import ConflictError, NotFoundError, RequestError
 from aaiclick.store.catalog.datasets import Reader, VersionRange
-from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.integration.catalog.conftest import JOBS, SHOP, order
 
 ALL = Reader(DEFAULT_ORG_ID, None)

@@ -6,6 +6,8 @@ import pytest
 
 from aaiclick.catalog.errors import DagError
 from aaiclick.store.catalog import event_routing, events, sources
+from aaiclick.store.engine import queue
+from aaiclick.store.engine.invariants import check_invariants
 from tests.integration.catalog.conftest import SHOP, order
 
 STATUS = "SELECT status::text FROM job_definitions WHERE name = 'tidy'"
@@ -84,6 +86,42 @@ async def test_max_concurrency_limits_running_tasks(shop):
     waiting = "SELECT readiness::text, count(*) AS n FROM tasks WHERE job_id = $1 GROUP BY 1"
     assert {row["readiness"]: row["n"] for row in await shop.db.fetch(waiting, opened)} == {"READY": 2, "HELD": 3}
     assert await shop.finish(opened) == "COMPLETED"
+
+
+COALESCED = SHOP.replace("  - name: tidy\n", "  - name: tidy\n    execution_strategy: Coalesce\n")
+
+
+async def test_waiting_updates_become_one_task(shop):
+    await shop.deploy(COALESCED)
+    await shop.run(order(1, 1, 10))
+    count = "SELECT count(*) FROM tasks WHERE type = 'shop.tidy' AND attempt = 0"
+    jobs = [await shop.emit("shop.raw", 3)]
+    assert await event_routing.route_events(shop.db) == 3
+    assert await shop.db.fetchval(count) == 1
+    jobs.append(await shop.emit("shop.raw", 5))
+    assert await event_routing.route_events(shop.db) == 5
+    assert await shop.db.fetchval(count) == 1
+    open_events = "SELECT array_agg(open_events ORDER BY id) FROM jobs WHERE id = ANY ($1::bigint[])"
+    assert await shop.db.fetchval(open_events, jobs) == [0, 0]
+    assert await shop.db.fetchval("SELECT status::text FROM jobs WHERE id = $1", jobs[1]) == "COMPLETED"
+    assert await shop.finish(jobs[0]) == "COMPLETED"
+    assert await check_invariants(shop.db) == []
+
+
+async def test_update_after_the_claim_of_a_coalesced_task_gets_another(shop):
+    await shop.deploy(COALESCED)
+    await shop.run(order(1, 1, 10))
+    worker = await queue.register_worker(shop.db, hostname="h", pid=1)
+    first = await shop.emit("shop.raw", 1)
+    await event_routing.route_events(shop.db)
+    [claim] = await queue.claim(shop.db, worker_id=worker.id, limit=9, queues=[], lease_seconds=60)
+    second = await shop.emit("shop.raw", 4)
+    await event_routing.route_events(shop.db)
+    assert await shop.tasks(second) == [("tidy",)]
+    assert await queue.claim(shop.db, worker_id=worker.id, limit=9, queues=[], lease_seconds=60) == []
+    await queue.acknowledge(shop.db, worker_id=worker.id, releases=[claim.lease])
+    assert await shop.finish(first) == "COMPLETED"
+    assert await shop.finish(second) == "COMPLETED"
 
 
 async def test_bulk_is_refused(shop):

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from aaiclick.cli.main import cli
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.store.catalog import sources
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.leases import Failure
 from aaiclick.store.engine.maintenance import reap_expired_leases
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.integration.catalog.conftest import SHOP
 
 CRON = 'source: {kind: cron, schedule: "0 6 * * *", missed: all}'

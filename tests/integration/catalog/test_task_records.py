@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from aaiclick.catalog.execution import definition_task
-from aaiclick.store.catalog import runs
+from aaiclick.catalog.execution import output_writer
+from aaiclick.store.catalog import definition_runs
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from tests.integration.catalog.conftest import SHOP, order
@@ -18,7 +18,7 @@ GENERATION = (
 
 
 async def test_outputs_name_generation_location_and_partitions(shop, monkeypatch):
-    monkeypatch.setattr(definition_task, "SHOWN_PARTITIONS", 1)
+    monkeypatch.setattr(output_writer, "SHOWN_PARTITIONS", 1)
     await shop.deploy()
     job_id = await shop.run(order(1, 1, 10), order(2, 2, 20))
     (outputs,) = await shop.outputs(job_id, "tidy")
@@ -63,7 +63,10 @@ async def test_state_keys_of_a_definition_are_separate(shop):
     definition = await shop.db.fetchval("SELECT id FROM job_definitions WHERE name = 'fetch'")
     for key, state in (("default", {"n": 1}), ("other", {"n": 2}), ("default", {"n": 3})):
         await shop.db.execute(statement("put_operator_state"), DEFAULT_ORG_ID, definition, key, json.dumps(state))
-    states = [await runs.get_state(shop.db, DEFAULT_ORG_ID, definition, key) for key in ("default", "other", "none")]
+    states = [
+        await definition_runs.get_state(shop.db, DEFAULT_ORG_ID, definition, key)
+        for key in ("default", "other", "none")
+    ]
     assert states == [{"n": 3}, {"n": 2}, None]
 
 

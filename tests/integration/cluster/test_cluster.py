@@ -13,7 +13,7 @@ import pytest
 
 from aaiclick.data import DataContext, View, create_object_from_value, delete_object, open_object, open_reference
 from aaiclick.data.errors import DataError
-from aaiclick.data.runtime.clickhouse_client import Client, connect
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
 from aaiclick.data.runtime.cluster import find_local_table
 from aaiclick.data.runtime.inspect import list_objects as list_stored_objects
 from aaiclick.errors import SettingsError, UnreachableError
@@ -24,7 +24,7 @@ from aaiclick.orchestration.loops.sweeper import TableSweeper
 from aaiclick.orchestration.table_audit import list_tables
 from aaiclick.orchestration.tenant_databases import TenantDatabases
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
-from aaiclick.store.connections import connect as connect_postgres
+from aaiclick.store.postgres_connections import connect as connect_postgres
 from aaiclick.store.tables.table_references import release_jobs
 
 
@@ -36,13 +36,13 @@ def doubled(rows: pa.Table) -> pa.Table:
 def queried_ports(monkeypatch):
     """The ports of the nodes that received the reads, in order."""
     ports = []
-    read = Client.read_query
+    read = ClickHouseClient.read_query
 
     async def noted(self, query, query_id=""):
         ports.append(self.endpoint.port)
         return await read(self, query, query_id)
 
-    monkeypatch.setattr(Client, "read_query", noted)
+    monkeypatch.setattr(ClickHouseClient, "read_query", noted)
     return ports
 
 
@@ -113,7 +113,7 @@ async def test_writers_append_over_both_shards(data, clickhouse_endpoint):
 
 async def test_interrupted_append_leaves_its_first_ranges_without_a_gap(data, monkeypatch):
     obj = await create_object_from_value(list(range(6)))
-    run, statements = Client.run, []
+    run, statements = ClickHouseClient.run, []
 
     async def breaking(self, text, *args, **kwargs):
         if text.startswith("INSERT INTO") and "_local" in text:
@@ -123,7 +123,7 @@ async def test_interrupted_append_leaves_its_first_ranges_without_a_gap(data, mo
         await run(self, text, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Client, "run", breaking)
+        patch.setattr(ClickHouseClient, "run", breaking)
         with pytest.raises(DataError, match="failed after 2 of 5 ranges of 4 rows: The node went away"):
             await obj.insert(list(range(6, 24)))
     assert await obj.data() == list(range(12))

@@ -273,7 +273,7 @@ STRINGS = {
     "replace": (lambda a, b: a.str.replace("a", "\\1'"), first_arg(lambda p: p.replace("a", "\\1'"))),
     "repeat": (lambda a, b: a.str.repeat(3), first_arg(lambda p: p * 3)),
     "concat": (lambda a, b: a.str.concat("-", b), both_args(lambda p, q: f"{p}-{q}")),
-    "split": (lambda a, b: a.str.split(","), lambda p, q: (p or "").split(",")),
+    "split": (lambda a, b: a.str.split(","), first_arg(lambda p: p.split(","))),
     "pad_start": (lambda a, b: a.str.pad_start(6, "é"), first_arg(lambda p: p.rjust(6, "é"))),
     "pad_end": (lambda a, b: a.str.pad_end(6, "é"), first_arg(lambda p: p.ljust(6, "é"))),
     "strip": (lambda a, b: a.str.strip(), first_arg(lambda p: p.strip())),
@@ -295,7 +295,7 @@ WORDED = {
     "matches": (lambda a, b: a.str.matches("[ab]+Z?"), first_arg(lambda p: bool(re.search("[ab]+", p)))),
     "extract": (lambda a, b: a.str.extract("([ab])(.)", 2),
                 first_arg(lambda p: (m[2] if (m := re.search("([ab])(.)", p)) else None))),
-    "extract_all": (lambda a, b: a.str.extract_all("[aé]."), lambda p, q: re.findall("[aé].", p or "")),
+    "extract_all": (lambda a, b: a.str.extract_all("[aé]."), first_arg(lambda p: re.findall("[aé].", p))),
     "replace_regex": (lambda a, b: a.str.replace_regex("([ab])é", r"<\1>"),
                       first_arg(lambda p: re.sub("([ab])é", r"<\1>", p))),
     "count_matches": (lambda a, b: a.str.count_matches("[aé]"),
@@ -498,7 +498,7 @@ JSONS = {
     "bool": (lambda a, b: a.json.get("b", kind="bool"), lambda p, q: only(bool, at(p, "b"))),
     "deep": (lambda a, b: a.json.get("l", 2, kind="int"), lambda p, q: only(int, at(p, "l", 1))),
     "has": (lambda a, b: a.json.has("l"), lambda p, q: "l" in p),
-    "raw": (lambda a, b: a.json.raw("l"), lambda p, q: json.dumps(p["l"], separators=(",", ":")) if "l" in p else ""),
+    "raw": (lambda a, b: a.json.raw("l"), lambda p, q: json.dumps(p["l"], separators=(",", ":")) if "l" in p else None),
 }
 DOCUMENTS = st.fixed_dictionaries(
     {},

@@ -20,6 +20,9 @@ import pyarrow as pa
 FAILS = object()
 """The operation raises an error for this value."""
 
+ANYTHING = object()
+"""docs/values.md says that the result is not exact."""
+
 NAN, INF = math.nan, math.inf
 
 

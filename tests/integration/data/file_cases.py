@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -42,8 +42,10 @@ CASES: dict[str, list[object] | pa.Array] = {
     "DateTime64(6, 'Europe/Berlin')": pa.array(INSTANTS, pa.timestamp("us", "Europe/Berlin")),
     "DateTime64(9)": pa.array([1, None, 2**60 + 1], pa.timestamp("ns")),
     "Decimal(18, 2)": [Decimal("1234567890123456.78"), None, Decimal("-0.10")],
+    "Decimal(18, 2) of fewer than 16 digits": [Decimal("1.50"), None, Decimal("-0.25")],
     "Decimal(38, 10)": pa.array([Decimal("1" * 28 + ".0123456789"), None, Decimal(0)], pa.decimal128(38, 10)),
     "Decimal(76, 6)": pa.array([Decimal("9" * 70 + ".123456"), None, Decimal(-1)], pa.decimal256(76, 6)),
+    "Duration": [timedelta(days=-1, microseconds=1), None, timedelta(0)],
     "UUID": [UUID(int=5), None, UUID(int=2**127)],
     "Array(Int64)": [[1, None], None, []],
     "Array(String)": [['"a', None], [""], None],

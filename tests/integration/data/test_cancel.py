@@ -15,6 +15,7 @@ from aaiclick.data import (
     create_object_from_query,
     create_object_from_value,
 )
+from aaiclick.data.progress import iter_progress
 
 SLOW = "SELECT sleepEachRow(0.1) AS n FROM numbers(6000) SETTINGS max_block_size = 1"
 
@@ -99,3 +100,14 @@ async def test_cancellation_leaves_no_query_table_or_file(admin, clickhouse_endp
 def is_long(query):
     """Whether the query is not one of the short statements that prepare the long one."""
     return not query.startswith(("CREATE", "DESCRIBE"))
+
+
+async def test_progress_of_running_queries(data):
+    query = "SELECT sum(cityHash64(number)) AS x FROM numbers(1000000000000)"
+    endless = asyncio.create_task(data.client.run(query, query_id=data.query_id()))
+    progress = await anext(row async for row in iter_progress(data) if row.rows)
+    assert progress.total >= progress.rows > 0
+    assert f"{progress.rows:,} of 1,000,000,000,000 rows" in str(progress)
+    endless.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await endless

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -20,6 +21,8 @@ BATCH = 150
 def equals(actual, expected, tolerance=1e-12):
     if expected is None or actual is None:
         return actual is None and expected is None
+    if isinstance(actual, datetime) and actual.tzinfo:  # Python compares datetimes of one zone by their local time
+        return isinstance(expected, datetime) and actual.astimezone(UTC) == expected.astimezone(UTC)
     if isinstance(expected, Fraction):
         return (Fraction(actual) == expected) if not isinstance(actual, float) else math.isclose(actual, expected)
     if isinstance(expected, float) and isinstance(actual, float):
@@ -56,7 +59,11 @@ class Cases:
         partial = [name for name in self.expressions if name not in set(plain)]
         for start in range(0, len(plain), BATCH):
             names = plain[start : start + BATCH]
-            actual = await self.obj.select(**{name: self.expressions[name][0] for name in names}).data()
+            try:
+                actual = await self.obj.select(**{name: self.expressions[name][0] for name in names}).data()
+            except QueryError:
+                partial += names
+                continue
             problems += [line for name in names for line in self._differences(name, actual[name])]
         for name in partial:
             expression, expected = self.expressions[name]
@@ -84,7 +91,7 @@ class Cases:
         return [
             f"{name}, row {row}: {a!r} is not {e!r}"
             for row, (a, e) in enumerate(zip(actual, expected, strict=True))
-            if e is not c.FAILS and not equals(a, e)
+            if e not in (c.FAILS, c.ANYTHING) and not equals(a, e)
         ]
 
 

@@ -22,7 +22,7 @@ from aaiclick.data import (
     open_object,
 )
 from aaiclick.data.errors import DataError, LengthError, NoContextError, ObjectNotFoundError, StaleObjectError
-from aaiclick.data.runtime.clickhouse_client import Client, connect
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
 from aaiclick.errors import SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
 
 
@@ -141,13 +141,13 @@ async def test_an_injected_handler_is_shared_and_never_stopped(admin, clickhouse
 async def test_the_first_reference_is_counted_before_the_table_is_made(clickhouse_endpoint, monkeypatch):
     handler = Counting()
     statements = []
-    run = Client.run
+    run = ClickHouseClient.run
 
     async def spy(self, text, *args, **kwargs):
         statements.append((text.split(" (")[0], list(handler.events)))
         return await run(self, text, *args, **kwargs)
 
-    monkeypatch.setattr(Client, "run", spy)
+    monkeypatch.setattr(ClickHouseClient, "run", spy)
     async with DataContext(clickhouse_endpoint, lifecycle=handler):
         obj = await create_object_from_value([1])
         statement, events = statements[0]
@@ -259,14 +259,14 @@ async def test_every_query_carries_the_prefix(clickhouse_endpoint, monkeypatch, 
         raise AssertionError("a query without the prefix of its context")
 
     query_ids = []
-    begun = Client._run_cancellable
+    begun = ClickHouseClient._run_cancellable
 
     async def spy(self, work, query_id):
         query_ids.append(query_id)
         return await begun(self, work, query_id)
 
     monkeypatch.setattr("aaiclick.data.runtime.clickhouse_client.new_query_id", without_prefix)
-    monkeypatch.setattr(Client, "_run_cancellable", spy)
+    monkeypatch.setattr(ClickHouseClient, "_run_cancellable", spy)
     async with DataContext(clickhouse_endpoint, query_prefix="attempt-7"):
         obj = await create_object_from_value({"n": [1, 2, 3]}, name="kept")
         other = await create_object_from_query("SELECT number AS n FROM numbers(2)")

@@ -85,8 +85,9 @@ async def test_null_lists_structs_and_maps_in_expressions():
     assert (await obj.distinct("s").data())["l"] == [[1, None], None, []]
     assert await obj.explode("l").select("i").data() == {"i": [1, 1]}
     assert (await (await obj.filter(col("s").is_not_null())).data())["i"] == [1, 3]
+    assert await obj.select(n=col("l").count(), u=col("l").nunique()).data() == {"n": [2], "u": [2]}
     with pytest.raises(DataError, match="column 'l' is Nullable"):
-        obj.select(n=col("l").count())
+        obj.select(n=col("l").least(col("l")))
     await obj.insert({"l": [None], "s": [None], "i": [4]})
     assert (await obj.to_polars())["s"].to_list()[-1] is None
 

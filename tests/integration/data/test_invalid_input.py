@@ -10,9 +10,22 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from aaiclick.data import DataContext, col, create_object_from_file, create_object_from_value, open_object
+import aaiclick.data
+from aaiclick.data import (
+    DataContext,
+    array,
+    case,
+    coalesce,
+    col,
+    create_object_from_file,
+    create_object_from_value,
+    if_else,
+    open_object,
+)
 from aaiclick.data.errors import ConversionError, DataError, IngestError
 from aaiclick.data.runtime import lifecycle
+from aaiclick.errors import AaiclickError
+from tests.unit.data.test_argument_errors import WRONG, vary_arguments
 
 pytestmark = pytest.mark.usefixtures("data")
 
@@ -173,3 +186,54 @@ async def test_failed_drop_is_retried(clickhouse_endpoint, monkeypatch, admin):
     failing[0] = False
     await handler.stop()
     assert admin.query(f"EXISTS TABLE {clickhouse_endpoint.database}.{name}").result_rows == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda _: if_else(1, 2, 3),
+        lambda _: case(1),
+        lambda _: case((col("x"), 1, 2)),
+        lambda _: coalesce(None, 1),
+        lambda _: array(),
+        lambda obj: obj.with_row_index(5),
+        lambda _: col("s").str.slice("x"),
+        lambda _: col("s").str.slice(1.7),
+        lambda _: col("s").str.slice(0, -1),
+        lambda _: col("s").str.pad_start("x"),
+        lambda _: col("l").list.slice(None),
+    ],
+)
+async def test_invalid_arguments_raise_sentences(build):
+    obj = await create_object_from_value({"x": [1]})
+    with pytest.raises(DataError):
+        build(obj)
+
+
+ASYNC_CALLS = (
+    'obj.pivot("k", index="s", values="i", aggregate="sum", columns=["a", "b"])', 'obj.explain("PLAN")',
+    "obj.chunks(5)", "obj.html(1)", 'obj.export("/nowhere/x.csv", format="csv")', 'obj.insert({"k": ["a"]})',
+    'create_object_from_value({"a": [1]}, name="x", schema={"a": int}, replace=True)',
+    'create_object_from_query("SELECT 1", {"x": 1}, name="x", replace=True)',
+    'create_object_from_file("/nowhere/x.csv", format="csv", schema={"a": int}, name="x", replace=True, retries=1)',
+    'preview_file("/nowhere/x.csv", format="csv", schema={"a": int}, csv=None, rows=1)', 'open_object("x")',
+    'delete_object("x")', "insert(obj, [1])",
+)  # fmt: skip
+
+
+async def test_arguments_of_coroutines(monkeypatch, tmp_path):
+    """Every argument × values of wrong types: accepted, or an error of aaiclick."""
+    monkeypatch.chdir(tmp_path)
+    names = {name: getattr(aaiclick.data, name) for name in aaiclick.data.__all__}
+    names["obj"] = await (await create_object_from_value({"k": ["a"], "s": ["x"], "i": [1]}))
+    problems = []
+    for call in ASYNC_CALLS:
+        for source in vary_arguments(call):
+            for label, wrong in WRONG.items():
+                try:
+                    await eval(source, {**names, "wrong": wrong})
+                except AaiclickError:
+                    pass
+                except Exception as error:  # noqa: BLE001
+                    problems.append(f"{source} of {label}: {type(error).__name__}: {error}")
+    assert not problems, "\n".join(problems)

@@ -215,7 +215,12 @@ async def test_vector_distances():
 async def test_json_is_decoded_to_a_type():
     obj = await create_object_from_value({"j": ['{"a": [1, 2]}', "[1, 2]", "x", None]})
     decoded = obj.select(x=col("j").json.decode("Array(Int64)"), y=col("j").json.decode("Tuple(a Array(Int64))"))
-    assert await decoded.data() == {"x": [[], [1, 2], [], []], "y": [{"a": [1, 2]}, *[{"a": []}] * 3]}
+    assert await decoded.data() == {"x": [None, [1, 2], None, None], "y": [{"a": [1, 2]}, {"a": []}, None, None]}
+    inner = await create_object_from_value({"j": ['{"n": 5}', "{}", '{"n": "x"}', '[1, "x", null]']})
+    assert await inner.select(x=col("j").json.decode("Tuple(n Int64)")).data() == {
+        "x": [{"n": 5}, {"n": None}, {"n": None}, {"n": 1}]
+    }
+    assert await inner.tail(1).select(x=col("j").json.decode("Array(Int64)")).data() == {"x": [[1, None, None]]}
 
 
 async def test_sketches_are_close_to_the_exact_values():
@@ -286,7 +291,7 @@ MISTAKES = {
     "union": (lambda o: o.select("k").union(o.select("k", "v")), "differ"),
     "over": (lambda o: o.select(col("v").sum().over(5)), "5"),
     "over nothing": (lambda o: o.select((col("v") + 1).over("k")), "window"),
-    "over rows": (lambda o: o.select(col("v").sum().over(rows=2)), "rows="),
+    "over rows": (lambda o: o.select(col("v").sum().over(rows=2)), "rows of over"),
     "col nothing": (lambda o: o.select(col()), "name"),
     "col number": (lambda o: o.select(col(5)), "5"),
     "two groups of columns": (lambda o: o.select(col("k", "v") + exclude("k", "v")), "different groups"),

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from aaiclick.data import S3Access, col, create_object_from_file, create_object_from_query, create_object_from_value
 from aaiclick.data.errors import DataError, ForbiddenAddressError, IngestError
-from aaiclick.data.io import s3
+from aaiclick.data.io import s3_client
 from aaiclick.errors import AaiclickError
 from tests.integration.moto_server import VARIABLES
 
@@ -91,7 +91,7 @@ async def test_compressed(store):
 
 
 async def test_large_export_uses_multipart_upload(store, data, monkeypatch):
-    monkeypatch.setattr(s3, "PART_BYTES", 5 << 20)
+    monkeypatch.setattr(s3_client, "PART_BYTES", 5 << 20)
     obj = await create_object_from_query("SELECT number AS n, toString(sipHash64(number)) AS s FROM numbers(600_000)")
     await obj.export("s3://pile/large.csv")
     tag = store.head_object(Bucket="pile", Key="large.csv")["ETag"]
@@ -103,7 +103,7 @@ async def test_large_export_uses_multipart_upload(store, data, monkeypatch):
 
 
 async def test_an_export_that_fails_leaves_nothing(store, monkeypatch):
-    monkeypatch.setattr(s3, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(s3_client, "PART_BYTES", 1 << 20)
     obj = await create_object_from_query("SELECT number AS n FROM numbers(2_000_000)")
     bad = obj.select(x=(col("n").cast("String") + (col("n") == 1_900_000).if_else("x", "")).cast("Int64"))
     with pytest.raises(AaiclickError):
@@ -113,9 +113,9 @@ async def test_an_export_that_fails_leaves_nothing(store, monkeypatch):
 
 
 async def test_a_cancelled_export_leaves_nothing(store, monkeypatch):
-    monkeypatch.setattr(s3, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(s3_client, "PART_BYTES", 1 << 20)
     obj = await create_object_from_query("SELECT number AS n FROM numbers(2_000_000)")
-    begun, whole = asyncio.Event(), s3.S3Session.request
+    begun, whole = asyncio.Event(), s3_client.S3Session.request
 
     async def request(self, method, query=None, body=b""):
         if query and query.get("partNumber") == "2":
@@ -123,7 +123,7 @@ async def test_a_cancelled_export_leaves_nothing(store, monkeypatch):
             await asyncio.Event().wait()
         return await whole(self, method, query, body)
 
-    monkeypatch.setattr(s3.S3Session, "request", request)
+    monkeypatch.setattr(s3_client.S3Session, "request", request)
     task = asyncio.create_task(obj.export("s3://pile/gone.csv"))
     await begun.wait()
     task.cancel()
@@ -219,14 +219,14 @@ async def elsewhere(monkeypatch):
 
 
 async def test_request_is_repeated_in_the_region_of_the_bucket(elsewhere, monkeypatch):
-    whole = s3.S3Object.url
+    whole = s3_client.S3Object.url
     urls = []
 
     def url(self, access):
         urls.append(whole(self, access))
         return f"{elsewhere.url}/x.csv"
 
-    monkeypatch.setattr(s3.S3Object, "url", url)
+    monkeypatch.setattr(s3_client.S3Object, "url", url)
     elsewhere.answers = [
         web.Response(status=400, headers={"x-amz-bucket-region": "eu-west-3"}),
         web.Response(text="a\n1\n"),
@@ -250,7 +250,7 @@ async def test_a_redirect_is_not_followed(elsewhere, region):
 
 
 async def test_private_address_requires_an_explicit_endpoint(elsewhere, monkeypatch):
-    monkeypatch.setattr(s3.S3Object, "url", lambda self, access: f"{elsewhere.url}/x.csv")
+    monkeypatch.setattr(s3_client.S3Object, "url", lambda self, access: f"{elsewhere.url}/x.csv")
     with pytest.raises(ForbiddenAddressError):
         await create_object_from_file("s3://pile/x.csv")
     assert elsewhere.asked == []
@@ -260,7 +260,7 @@ async def test_request_to_a_busy_store_is_retried(elsewhere, monkeypatch):
     async def at_once(seconds):
         assert seconds <= 5
 
-    monkeypatch.setattr(s3.asyncio, "sleep", at_once)
+    monkeypatch.setattr(s3_client.asyncio, "sleep", at_once)
     access = S3Access("key", SECRET, endpoint=elsewhere.url)
     obj = await create_object_from_value([1])
     elsewhere.answers = [web.Response(status=503), web.Response(status=500), web.Response()]

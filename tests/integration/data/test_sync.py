@@ -54,7 +54,9 @@ def test_protocols_of_notebooks_and_data_frames(waiting):
     assert pa.table(obj).column("a").to_pylist() == [3, None]
     assert "&lt;x&gt;" in obj._repr_html_()
     assert {"group_by", "inner", "data"} <= set(dir(obj))
-    assert obj._ipython_key_completions_() == ["a", "s"]
+    assert obj._ipython_key_completions_() == obj.inner._ipython_key_completions_() == ["a", "s"]
+    assert {"agg", "head"} <= set(dir(obj.group_by("s")))
+    assert {"upper", "length"} <= set(dir(obj["s"].str))
     assert list(obj.head(0)) == []
 
 

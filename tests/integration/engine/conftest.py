@@ -12,16 +12,16 @@ import pytest
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 LEASE_SECONDS = 60.0
 

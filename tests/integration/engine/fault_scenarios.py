@@ -19,8 +19,10 @@ import asyncpg
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.range_registration import register_range
+from aaiclick.errors import ConflictError
 from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
+from aaiclick.orchestration.function_registry import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule, sync_schedules
@@ -30,18 +32,38 @@ from aaiclick.server.ui.sign_in_audit import SignInAudit
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import backfill as catalog_backfill
 from aaiclick.store.catalog import datasets, event_routing, events, sources
-from aaiclick.store.catalog.runs import emit_updates, lock_for_publish
+from aaiclick.store.catalog.definition_runs import emit_updates, lock_for_publish
 from aaiclick.store.catalog.sources import start_source
-from aaiclick.store.engine import control, dispatches, maintenance, queue, worker_leases, workers
+from aaiclick.store.engine import (
+    control,
+    deliveries,
+    incidents,
+    maintenance,
+    notification_rules,
+    queue,
+    runtime_dispatches,
+    worker_leases,
+    workers,
+)
+from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.claims import heartbeat, promote_due_tasks
-from aaiclick.store.engine.enqueue import COPY_MIN_TASKS, enqueue_tasks, enqueue_with_tables
-from aaiclick.store.engine.leases import Failure, OutcomeCounts, Success, Wait
-from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.enqueue import (
+    COPY_MIN_TASKS,
+    Debounce,
+    enqueue_debounced,
+    enqueue_tasks,
+    enqueue_with_tables,
+)
+from aaiclick.store.engine.job_functions import JobFunctionFields
+from aaiclick.store.engine.leases import ApprovalRequest, Failure, OutcomeCounts, Success, Wait
+from aaiclick.store.engine.result_cache import find_cached_result
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.waits import send_event
-from aaiclick.store.enums import DEFAULT_ORG_ID
-from aaiclick.store.tables import literals, table_references
+from aaiclick.store.enums import DEFAULT_ORG_ID, NOTIFICATION_QUEUE
+from aaiclick.store.job_policy import JobPolicy
+from aaiclick.store.tables import literal_results, table_references
 from aaiclick.store.task_options import TaskOptions
 from aaiclick.store.tenancy import users
 from aaiclick.store.tenancy.orgs import ClaimLimits
@@ -109,9 +131,24 @@ async def submit_two_tasks(db: Any, **options: Any) -> State:
     return {**state, "next": second.id, **await register_worker_(db)}
 
 
+async def submit_group(db: Any) -> State:
+    """A job with a task in a group, and a task after the group."""
+    state = await prepare_ids(db)
+    group = NewGroup(get_snowflake_id(), "g")
+    first, second = NewTask(state["task"], "t", "m.t", group_id=group.id), make_task()
+    await submit_job(db, NewJob(state["job"], "job"), Plan([first, second], [group], [(group.id, second.id)]))
+    return {**state, "next": second.id, **await register_worker_(db)}
+
+
 async def claim(db: Any, state: State) -> None:
     claims = await queue.claim(db, worker_id=state["worker"], limit=1, queues=(), lease_seconds=60)
     state["lease"], state["claim"] = (claims[0].lease, claims[0]) if claims else (None, None)
+
+
+async def claim_item(db: Any) -> State:
+    state = await enqueue_item(db)
+    await claim(db, state)
+    return state
 
 
 async def prepare_wait(db: Any) -> State:
@@ -123,6 +160,37 @@ async def prepare_wait(db: Any) -> State:
     return {"task": state["task"]}
 
 
+async def prepare_approval(db: Any) -> State:
+    """A task that waits for a decision."""
+    state = await submit_two_tasks(db)
+    await claim(db, state)
+    wait = Wait("approval", approval=ApprovalRequest("Pay?", "writer"))
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"], wait=wait)])
+    return {"task": state["task"], "approval": await db.fetchval("SELECT id FROM approvals")}
+
+
+def begin_wait(wait: Wait) -> Callable[[Any, State], Awaitable[Any]]:
+    async def begin(db: Any, state: State) -> None:
+        success = Success(state["lease"], wait=wait)
+        await queue.acknowledge(db, worker_id=state["worker"], successes=[success])
+
+    return begin
+
+
+async def skip_next(db: Any, state: State) -> None:
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"], branch=())])
+
+
+async def submit_child(db: Any, state: State) -> None:
+    job = NewJob(state["worker"], "child", idempotency_key="child", parent=state["lease"])
+    await submit_job(db, job, Plan([make_task()], [], []))
+
+
+async def approve(db: Any, state: State) -> None:
+    with suppress(ConflictError):  # the decision of the call that was interrupted after its commit
+        await decide_approval(db, state["approval"], RecordedDecision(True, "ada", "", {}))
+
+
 def with_claim(make: Callable[..., Awaitable[State]], **options: Any) -> Callable[[Any], Awaitable[State]]:
     async def prepare(db: Any) -> State:
         state = await make(db, **options)
@@ -130,6 +198,62 @@ def with_claim(make: Callable[..., Awaitable[State]], **options: Any) -> Callabl
         return state
 
     return prepare
+
+
+async def repeated_failure(db: Any) -> State:
+    """An incident that occurred twice, the second time not yet counted."""
+    for _ in range(2):
+        state = await with_outcome(enqueue_item, fails=True)(db)
+    return state
+
+
+async def with_overdue_job(db: Any) -> State:
+    """An unfinished job after the end of its deadline."""
+    state = await submit_two_tasks(db)
+    await db.execute("UPDATE jobs SET due_at = now()")
+    return state
+
+
+async def with_late_dataset(db: Any) -> State:
+    """A dataset that is late by its policy."""
+    state = await prepare_ids(db)
+    await db.execute(f"""
+        INSERT INTO datasets (org_id, name, producer_dag_name, producer_job_name, producer_output_index)
+        VALUES ('{DEFAULT_ORG_ID}', 'late', 'd', 'j', 0);
+        INSERT INTO dataset_freshness (dataset_uuid, org_id, max_age_seconds, timezone, days, due_at)
+        SELECT id, org_id, 60, 'UTC', '*', now() FROM datasets""")
+    return state
+
+
+async def recovered_job(db: Any) -> State:
+    """An open incident, and a completed retry of its job."""
+    state = await with_outcome(submit_one_task, fails=True)(db)
+    await control.retry_failed_tasks(db, state["job"])
+    await claim(db, state)
+    await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"])])
+    return state
+
+
+async def with_rule(db: Any) -> State:
+    """An incident that a rule sends to a channel."""
+    channel = notification_rules.Channel(DEFAULT_ORG_ID, "ops", "webhook", {"url": "http://x.test"})
+    await notification_rules.set_channel(db, channel)
+    await notification_rules.set_rule(db, DEFAULT_ORG_ID, notification_rules.Rule("all", ("ops",)))
+    return await with_outcome(enqueue_item, fails=True)(db)
+
+
+async def with_planned_message(db: Any) -> State:
+    state = await with_rule(db)
+    await deliveries.route_incidents(db)
+    return state
+
+
+async def with_delivered_message(db: Any) -> State:
+    state = await with_planned_message(db)
+    await deliveries.enqueue_due_notifications(db)
+    claims = await queue.claim(db, worker_id=1, limit=1, queues=[NOTIFICATION_QUEUE], lease_seconds=60)
+    await queue.acknowledge(db, worker_id=1, successes=[Success(claims[0].lease)])
+    return state
 
 
 def with_outcome(make: Callable[..., Awaitable[State]], *, fails: bool) -> Callable[[Any], Awaitable[State]]:
@@ -179,6 +303,14 @@ async def deploy_filled(db: Any) -> State:
     await claim(db, state)
     await succeed(db, state)
     return {"begun": begun, "version": begun.version_id}
+
+
+MODULE_JOBS = ModuleJobs(["points"], [JobFunctionFields("points.sell", "points", "sell", "", "{}")], [])
+
+
+async def submit_limited(db: Any, _: State) -> None:
+    job = NewJob(get_snowflake_id(), "limited", idempotency_key="once", policy=JobPolicy(1))
+    await submit_job(db, job, Plan([NewTask(get_snowflake_id(), "t")]))
 
 
 async def save_schedule_(db: Any, _: State) -> None:
@@ -350,7 +482,7 @@ async def lead(db: Any, state: State) -> None:
 
 
 async def count(db: Any, state: State) -> None:
-    await workers.count_outcomes(db, state["worker"], {(DEFAULT_ORG_ID, "default"): OutcomeCounts(1, 0)})
+    await workers.count_outcomes(db, state["worker"], 1, {(DEFAULT_ORG_ID, "default"): OutcomeCounts(1, 0)})
 
 
 async def delete_history(db: Any, state: State) -> None:
@@ -358,7 +490,7 @@ async def delete_history(db: Any, state: State) -> None:
 
 
 async def take_dispatch(db: Any, _: State) -> None:
-    await dispatches.take_dispatches(db, "default", limit=10, repeat_seconds=60)
+    await runtime_dispatches.take_dispatches(db, "default", limit=10, repeat_seconds=60)
 
 
 async def reserve(db: Any, state: State) -> None:
@@ -371,7 +503,7 @@ async def complete_with_literal(db: Any, state: State) -> None:
 
 
 async def reserve_literal(db: Any, _: State) -> None:
-    await literals.reserve_literal_table(db, TABLE, DEFAULT_ORG_ID)
+    await literal_results.reserve_literal_table(db, TABLE, DEFAULT_ORG_ID)
 
 
 async def release(db: Any, state: State) -> None:
@@ -474,22 +606,22 @@ SCENARIOS = {
     "claim": Scenario(enqueue_item, claim, status("CLAIMED")),
     "take_dispatches": Scenario(
         enqueue_item,
-        lambda db, _: dispatches.take_dispatches(db, "default", limit=10, repeat_seconds=60),
+        lambda db, _: runtime_dispatches.take_dispatches(db, "default", limit=10, repeat_seconds=60),
         check_query("SELECT count(*) FROM dispatches WHERE task_id = $1", "task", is_=1),
     ),
     "record_dispatch_failure": Scenario(
         prepared_by(enqueue_item, take_dispatch),
-        lambda db, state: dispatches.record_dispatch_failure(db, [state["task"]], "away"),
+        lambda db, state: runtime_dispatches.record_dispatch_failure(db, [state["task"]], "away"),
         check_query("SELECT error FROM dispatches", is_="away"),
     ),
     "record_dispatch_refusal": Scenario(
         with_claim(enqueue_item),
-        lambda db, state: dispatches.record_dispatch_refusal(db, state["claim"], "away"),
+        lambda db, state: runtime_dispatches.record_dispatch_refusal(db, state["claim"], "away"),
         check_query("SELECT error FROM dispatches", is_="away"),
     ),
     "delete_finished_dispatches": Scenario(
         prepared_by(enqueue_item, take_dispatch, claim),
-        lambda db, _: dispatches.delete_finished_dispatches(db),
+        lambda db, _: runtime_dispatches.delete_finished_dispatches(db),
         check_empty("dispatches"),
     ),
     "start": Scenario(with_claim(enqueue_item), lambda db, state: queue.start(db, [state["lease"]]), status("RUNNING")),
@@ -503,7 +635,8 @@ SCENARIOS = {
         claim_short_lease, lambda db, state: worker_leases.renew_task_leases(db, [state["worker"]]), EXTENDED
     ),
     "complete": Scenario(with_claim(enqueue_item), succeed, COMPLETED),
-    "end": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY),
+    "complete_linked": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY),
+    "end": Scenario(with_claim(submit_group), succeed, NEXT_READY),
     "flush": Scenario(with_claim(submit_two_tasks), succeed, NEXT_READY, happened_before=True),
     "promote": Scenario(
         enqueue_scheduled,
@@ -515,6 +648,40 @@ SCENARIOS = {
         prepare_wait,
         lambda db, state: send_event(db, DEFAULT_ORG_ID, "paid", keep_seconds=0.0),
         check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
+    ),
+    "end:wait": Scenario(
+        with_claim(submit_two_tasks),
+        begin_wait(Wait("event", name="paid")),
+        check_query("SELECT count(*) FROM waits w JOIN tasks t ON t.id = w.task_id WHERE readiness = 'TIME'", is_=1),
+    ),
+    "end:approval": Scenario(
+        with_claim(submit_two_tasks),
+        begin_wait(Wait("approval", approval=ApprovalRequest("Pay?", "writer"))),
+        check_query("SELECT count(*) FROM waits w JOIN approvals a USING (task_id, attempt)", is_=1),
+    ),
+    "end:branch": Scenario(
+        with_claim(submit_two_tasks),
+        skip_next,
+        check_query("SELECT status::text FROM tasks WHERE id = $1", "next", is_="SKIPPED"),
+    ),
+    "submit:child": Scenario(
+        with_claim(submit_two_tasks),
+        submit_child,
+        check_query("SELECT count(*) FROM jobs WHERE parent_task_id = $1", "task", is_=1),
+    ),
+    "cancel_job:child": Scenario(
+        prepared_by(with_claim(submit_two_tasks), submit_child),
+        lambda db, state: control.cancel_job(db, state["job"]),
+        check_query("SELECT status::text FROM jobs WHERE parent_job_id = $1", "job", is_="CANCELLED"),
+    ),
+    "decide_approval": Scenario(
+        prepare_approval,
+        approve,
+        check_query(
+            "SELECT t.readiness = 'READY' AND a.decision = 'approved' AND NOT EXISTS (SELECT FROM waits)"
+            " FROM tasks t JOIN approvals a ON a.task_id = t.id WHERE t.id = $1",
+            "task",
+        ),
     ),
     "cancel_tasks": Scenario(submit_two_tasks, lambda db, state: control.cancel_tasks(db, [state["task"]]), CANCELLED),
     "retry": Scenario(
@@ -551,6 +718,43 @@ SCENARIOS = {
         STOPPED,
     ),
     "lead": Scenario(register_worker_, lead, check_query("SELECT is_leader FROM workers WHERE id = $1", "worker")),
+    "add_occurrences": Scenario(
+        repeated_failure,
+        lambda db, _: incidents.add_occurrences(db),
+        check_query("SELECT count FROM incidents", is_=2),
+    ),
+    "close_recovered": Scenario(
+        recovered_job,
+        lambda db, _: incidents.close_recovered(db, quiet_seconds=0),
+        check_query("SELECT count(closed_at) FROM incidents", is_=1),
+    ),
+    "record_late_datasets": Scenario(
+        with_late_dataset,
+        lambda db, _: incidents.record_late_datasets(db),
+        check_query("SELECT count(*) FROM incidents i JOIN dataset_freshness f ON f.missed_at IS NOT NULL", is_=1),
+    ),
+    "record_overdue_jobs": Scenario(
+        with_overdue_job,
+        lambda db, _: incidents.record_overdue_jobs(db),
+        check_query(
+            "SELECT count(*) FROM incidents i JOIN jobs j ON j.id = i.job_id AND j.missed_at IS NOT NULL", is_=1
+        ),
+    ),
+    "route_incidents": Scenario(
+        with_rule,
+        lambda db, _: deliveries.route_incidents(db),
+        check_query("SELECT count(*) FROM notifications n JOIN incidents i ON i.opened_routed_at IS NOT NULL", is_=1),
+    ),
+    "enqueue_notifications": Scenario(
+        with_planned_message,
+        lambda db, _: deliveries.enqueue_due_notifications(db),
+        check_query("SELECT count(*) FROM notifications n JOIN tasks t ON t.id = n.task_id", is_=1),
+    ),
+    "mark_delivered": Scenario(
+        with_delivered_message,
+        lambda db, _: deliveries.mark_delivered(db),
+        check_query("SELECT count(delivered_at) FROM notifications", is_=1),
+    ),
     "delete_old_jobs": Scenario(
         two_days_later(with_outcome(submit_one_task, fails=False)), delete_history, check_empty("jobs")
     ),
@@ -562,6 +766,9 @@ SCENARIOS = {
         delete_history,
         check_empty("workers"),
     ),
+    "count_outcomes": Scenario(
+        register_worker_, count, check_query("SELECT sum(completed)::int FROM queue_minutes", is_=1)
+    ),
     "delete_old_queue_minutes": Scenario(
         two_days_later(prepared_by(register_worker_, count)), delete_history, check_empty("queue_minutes")
     ),
@@ -571,7 +778,7 @@ SCENARIOS = {
     ),
     "replace_literal": Scenario(
         prepared_by(with_claim(enqueue_item), complete_with_literal, reserve_literal),
-        lambda db, _: literals.replace_literal(db, TABLE, DEFAULT_ORG_ID),
+        lambda db, _: literal_results.replace_literal(db, TABLE, DEFAULT_ORG_ID),
         check_query("SELECT count(literal) FROM tasks", is_=0),
     ),
     "hold_tables": Scenario(
@@ -639,6 +846,26 @@ SCENARIOS = {
         prepared_by(prepare_ids, save_schedule_),
         lambda db, _: sync_schedules(db, DEFAULT_ORG_ID, "points", []),
         check_query("SELECT count(missing_at) FROM schedules", is_=1),
+    ),
+    "register_module_jobs": Scenario(
+        prepare_ids,
+        lambda db, _: register_module_jobs(db, DEFAULT_ORG_ID, MODULE_JOBS),
+        check_query("SELECT count(*) FROM job_functions WHERE entrypoint = 'points.sell'", is_=1),
+    ),
+    "submit_limited": Scenario(
+        prepare_ids,
+        submit_limited,
+        check_query("SELECT count(*) FROM jobs WHERE concurrency = 1", is_=1),
+    ),
+    "find_cached_result": Scenario(
+        claim_item,
+        lambda db, state: find_cached_result(db, DEFAULT_ORG_ID, "k", state["lease"], None, []),
+        check_query("SELECT count(*) FROM result_cache WHERE key = 'k'", is_=1),
+    ),
+    "enqueue_debounced": Scenario(
+        prepare_ids,
+        lambda db, _: enqueue_debounced(db, NewTask(get_snowflake_id(), "t"), Debounce(30, "k")),
+        check_query("SELECT count(*) FROM tasks WHERE idempotency_key = 'debounce:k' AND readiness = 'TIME'", is_=1),
     ),
     "schedule": Scenario(deployed, lambda db, state: scheduler.run_once(db, now=state["now"]), DAG_JOBS),
     "backfill": Scenario(deployed, backfill, DAG_JOBS),

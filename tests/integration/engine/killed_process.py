@@ -8,17 +8,18 @@ from typing import Any
 
 from aaiclick import failpoints
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.store.connections import connect
-from tests.integration.engine.fault_scenarios import SCENARIOS
+from aaiclick.store.postgres_connections import connect
+from tests.integration.engine.flow_fault_scenarios import SCENARIOS
 
 gc.freeze()  # a collection in a forked process would copy the imported modules
 
 
 async def act(endpoint: PostgresEndpoint, failpoint: str, state: Any, fault: str, marks: str) -> None:
     db = await connect(endpoint)
-    failpoints.arm_faults(f"{failpoint}={fault}" if fault else "", marks)
+    name, _, moment = failpoint.partition(".")
+    failpoints.arm_faults(f"{name.partition(':')[0]}.{moment}={fault}" if fault else "", marks)
     try:
-        await SCENARIOS[failpoint.partition(".")[0]].act(db, state)
+        await SCENARIOS[name].act(db, state)
     finally:
         failpoints.arm_faults("")
         db.terminate()

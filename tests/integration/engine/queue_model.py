@@ -16,9 +16,14 @@ class Node:
         self.status, self.cause, self.failures, self.attempt = "PENDING", None, 0, 0
         self.retry_at: timedelta | None = None
         self.waits_until: timedelta | None = None
-        self.waits_for_event = False
+        self.waits_for: str | None = None
+        """An event, a decision, a poll, or the end of a job."""
+        self.waits_for_job: int | None = None
         self.lease_until: timedelta | None = None
         self.cancel_requested = False
+        self.is_rated = False
+        self.is_judged = False
+        """It is a handler, and was not skipped when its predecessors had ended: this is decided once."""
         self.critical, self.passed_over = critical, False
         """It is not critical and has finally failed: its dependents may run."""
         self.added: tuple[int, int] | None = None
@@ -36,6 +41,22 @@ class Model:
         self.clock = timedelta()
         self.event_until = timedelta()
         """When the last event expires."""
+        self.parents: dict[int, int] = {}
+        """Child job → the task that submitted it."""
+        self.expired: set[int] = set()
+        """Jobs that exceeded their timeout."""
+        self.is_paused = False
+        self.rated_claims: list[timedelta] = []
+        """Times of claims of tasks with a rate that binds."""
+
+    def unfinished_children(self, jobs: set[int]) -> list[int]:
+        """Children of jobs that have not ended."""
+        parents = {child: self.tasks[task].job for child, task in self.parents.items() if task in self.tasks}
+        return [child for child, job in sorted(parents.items()) if job in jobs and self.job_status(child) == "open"]
+
+    def unfinished_children_of(self, task: int) -> list[int]:
+        return [child for child, parent in sorted(self.parents.items())
+                if parent == task and self.job_status(child) == "open"]  # fmt: skip
 
     def node(self, key: int) -> Node:
         return self.tasks[key] if key in self.tasks else self.groups[key]
@@ -64,6 +85,12 @@ class Model:
         task = self.tasks[key]
         return task.status == "DEAD_LETTER" or (task.status == "FAILED" and task.retry_at is None)
 
+    def has_expired(self, key: int) -> bool:
+        """Return whether a task was cancelled with its job, which exceeded its timeout and has no failed task."""
+        task = self.tasks[key]
+        failed = any(t.job == task.job and self.failed(t.key) and not t.passed_over for t in self.tasks.values())
+        return task.status == "CANCELLED" and task.job in self.expired and not failed
+
     def startable(self, task: Node) -> bool:
         """Return whether all predecessors have completed, or have ended if it is a handler."""
         if task.when in ("failed", "ended"):
@@ -82,9 +109,11 @@ class Model:
             self.cancel_unreachable()
             self.skip_unreachable()
             for task in self.tasks.values():
-                decided = task.when == "failed" and task.status == "PENDING" and self.startable(task)
-                if decided and not any(self.failed(p) for p in task.previous):
-                    task.status = "SKIPPED"
+                if task.when == "failed" and task.status == "PENDING" and not task.is_judged and self.startable(task):
+                    task.is_judged = any(self.failed(p) or self.has_expired(p) for p in task.previous)
+                    task.status = "PENDING" if task.is_judged else "SKIPPED"
+                if task.waits_for == "job" and self.job_status(task.waits_for_job or 0) != "open":
+                    task.waits_until = task.waits_for = None
 
     def skip_unreachable(self) -> None:
         """Skip tasks and groups after skipped ones."""
@@ -100,6 +129,9 @@ class Model:
                 node.status, node.retry_at = "SKIPPED", None
 
     def claimable(self) -> set[int]:
+        return set() if self.is_paused else self.due()
+
+    def due(self) -> set[int]:
         return {
             t.key for t in self.tasks.values()
             if self.startable(t) and t.returned is None and (t.waits_until is None or t.waits_until <= self.clock)
@@ -108,7 +140,7 @@ class Model:
 
     def ready(self) -> set[int]:
         """Return the tasks that are claimable without a promotion."""
-        ready = (self.tasks[key] for key in self.claimable())
+        ready = (self.tasks[key] for key in self.due())
         return {task.key for task in ready if task.status == "PENDING" and task.waits_until is None}
 
     def promote(self) -> None:
@@ -117,17 +149,18 @@ class Model:
             if task.retry_at is not None and task.retry_at <= self.clock:
                 task.status, task.retry_at = "PENDING", None
             if task.waits_until is not None and task.waits_until <= self.clock:
-                task.waits_until, task.waits_for_event = None, False
+                task.waits_until = task.waits_for = None
 
-    def wait(self, key: int, event: bool, seconds: float) -> None:
-        """Let a running task wait, unless it was cancelled or its event was sent before."""
+    def wait(self, key: int, wait_type: str, seconds: float, job: int | None = None) -> None:
+        """Let a running task wait, unless it was cancelled, its event was sent before, or the job has ended."""
         task = self.tasks[key]
         if task.cancel_requested:
             task.status = "CANCELLED"
             return
         task.status = "PENDING"
-        if not event or self.event_until <= self.clock:
-            task.waits_until, task.waits_for_event = self.clock + timedelta(seconds=seconds), event
+        if wait_type != "event" or self.event_until <= self.clock:
+            task.waits_until, task.waits_for = self.clock + timedelta(seconds=seconds), wait_type
+            task.waits_for_job = job
 
     def is_unreachable(self, key: int) -> bool:
         """Return whether a task or group can never complete in the current state."""
@@ -164,6 +197,34 @@ class Model:
                 if unreachable and (task.status == "PENDING" or task.retry_at is not None):
                     task.status, task.retry_at, task.cause, changed = "CANCELLED", None, 1, True
 
+    def count_rated_claims(self, period: timedelta) -> int:
+        return sum(at > self.clock - period for at in self.rated_claims)
+
+    def downstream(self, key: int) -> set[int]:
+        """Return a task and everything after it. A waiting group includes its members."""
+        nodes = (*self.tasks.values(), *self.groups.values())
+        visited: set[tuple[int, bool]] = set()
+        """Nodes, and whether they wait as a whole: a group around a task does not."""
+        remaining = [(key, True)]
+        while remaining:
+            if (step := remaining.pop()) in visited:
+                continue
+            visited.add(step)
+            current, waits = step
+            remaining += [(node.key, True) for node in nodes if current in node.previous]
+            if (group := self.node(current).group) is not None:
+                remaining.append((group, False))
+            if current in self.groups and waits:
+                remaining += [(node.key, True) for node in nodes if node.group == current]
+        return {current for current, _ in visited}
+
+    def reset(self, keys: set[int]) -> None:
+        for key in keys:
+            node = self.node(key)
+            node.status, node.cause, node.retry_at, node.failures = "PENDING", None, None, 0
+            node.cancel_requested = node.passed_over = node.is_judged = False
+            node.waits_until = node.waits_for = node.returned = None
+
     def finish_returned(self) -> None:
         """Complete tasks with the last of the tasks they returned."""
         waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
@@ -193,6 +254,6 @@ class Model:
         states = [t for t in self.tasks.values() if t.job == job]
         if any(t.status in ("PENDING", "CLAIMED") or t.retry_at is not None for t in states):
             return "open"
-        if any(t.status in ("FAILED", "DEAD_LETTER") and not t.passed_over for t in states):
+        if any(t.status in ("FAILED", "DEAD_LETTER") and not t.passed_over for t in states) or job in self.expired:
             return "FAILED"
         return "CANCELLED" if any(t.status == "CANCELLED" for t in states) else "COMPLETED"

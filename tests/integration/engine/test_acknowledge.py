@@ -11,12 +11,12 @@ import pytest
 
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.loops import job_timeouts, leader, promoter, reaper, retention, scheduler
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.leases import Failure, Lease, Success
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import Cancellation
+from aaiclick.store.postgres_connections import connect
 from tests.integration.engine.conftest import LEASE_SECONDS, Engine
 
 
@@ -36,9 +36,9 @@ async def test_only_lease_holder_can_acknowledge(engine: Engine, change: str, ed
     (claim,) = await engine.claim(1)
     held = claim.lease
     false = {
-        "token": Lease(held.task_id, held.attempt, uuid4()),
-        "attempt": Lease(held.task_id, held.attempt + 1, held.token),
-        "task": Lease(engine.id("b"), held.attempt, held.token),
+        "token": Lease(held.task_id, held.attempt, uuid4(), held.linked),
+        "attempt": Lease(held.task_id, held.attempt + 1, held.token, held.linked),
+        "task": Lease(engine.id("b"), held.attempt, held.token, held.linked),
     }[change]
     for outcome in ({"successes": [Success(false)]}, {"failures": [Failure(false, "x", "x")]}, {"releases": [false]}):
         assert await queue.acknowledge(engine.db, worker_id=engine.worker_id, **outcome) == set()
@@ -70,6 +70,24 @@ async def test_repeated_outcome_is_accepted_once(engine: Engine) -> None:
     (claim,) = await engine.claim()
     assert await engine.complete(claim) == {claim.lease.task_id}
     assert await engine.complete(claim) == set()
+    await engine.check()
+
+
+async def test_claim_makes_the_acknowledgement_durable(engine: Engine) -> None:
+    await engine.submit("a b c d e", "", "a>b b>c c>d d>e")
+    claims = await engine.claim(1)
+    for _ in range(4):
+        inserted = await engine.db.fetchval("SELECT pg_current_wal_insert_lsn()")
+        accepted, claims = await queue.acknowledge_and_claim(
+            engine.db,
+            worker_id=engine.worker_id,
+            successes=[Success(claim.lease) for claim in claims],
+            limit=2,
+            queues=[],
+            lease_seconds=LEASE_SECONDS,
+        )
+        assert (len(accepted), len(claims)) == (1, 1)
+        assert await engine.db.fetchval("SELECT pg_current_wal_flush_lsn() > $1", inserted)
     await engine.check()
 
 
@@ -181,7 +199,7 @@ async def test_concurrent_redrive_keeps_discarded_dead_letter(engine: Engine) ->
 
 
 async def test_unlimited_redrive_takes_all_dead_letters(engine: Engine, monkeypatch) -> None:
-    monkeypatch.setattr("aaiclick.store.engine.retry.BATCH_SIZE", 2)
+    monkeypatch.setattr("aaiclick.store.engine.retry_and_redrive.BATCH_SIZE", 2)
     await engine.submit("a b c", job="one", max_attempts=1)
     await engine.submit("d e", job="two", max_attempts=1)
     await engine.fail(*await engine.claim())
@@ -204,7 +222,7 @@ async def test_unlimited_redrive_skips_new_dead_letters(engine: Engine) -> None:
 
 
 async def test_all_dead_letters_are_discarded(engine: Engine, monkeypatch) -> None:
-    monkeypatch.setattr("aaiclick.store.engine.retry.BATCH_SIZE", 2)
+    monkeypatch.setattr("aaiclick.store.engine.retry_and_redrive.BATCH_SIZE", 2)
     await engine.submit("a b c", max_attempts=1)
     await engine.fail(*await engine.claim())
     assert len(await control.discard_dead_letters(engine.db, limit=1)) == 1

@@ -13,7 +13,7 @@ from aaiclick.store.engine import control
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.leases import Claim
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.task_options import TaskOptions
@@ -80,7 +80,9 @@ async def test_tasks_of_other_runtimes_do_not_slow_claims(engine: Engine) -> Non
     """The fast claim statement is used; a row without an id would request the slow one."""
 
     async def short(*queues: str) -> list[str | None]:
-        rows = await engine.db.fetch(statement("claim_tasks"), engine.worker_id, 2, list(queues), 60.0, uuid4(), None)
+        rows = await engine.db.fetch(
+            statement("claim_tasks"), engine.worker_id, 2, list(queues), 60.0, uuid4(), None, False
+        )
         return [row["id"] and row["type"] for row in rows]
 
     await put(engine, 6, type_="here")

@@ -9,7 +9,7 @@ import pytest
 from aaiclick.errors import LeaseLost, LimitError, SubmitError
 from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.leases import Claim, Success
-from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import JobLimits, NewJob, add_to_job, submit_job
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.statements import statement

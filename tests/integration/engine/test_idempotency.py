@@ -10,10 +10,10 @@ import pytest
 
 from aaiclick.orchestration import OrchContext, enqueue, enqueue_many, get_task
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy.orgs import create_org
 
 

@@ -1,12 +1,14 @@
 """Maintenance passes on sessions that stopped responding."""
 
+import asyncio
+
 import asyncpg
 import pytest
 
 from aaiclick.orchestration.loops import leader
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.maintenance import end_stalled_sessions
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement
 
 
@@ -41,7 +43,9 @@ async def test_leader_ends_the_stalled_session_that_holds_the_election(sessions,
     assert await stalled.fetchval(statement("lock_election"))
     await stalled.prepare("SELECT 42")
     monkeypatch.setitem(end_stalled_sessions.__kwdefaults__, "seconds", 0.0)
-    assert (await leader.run_once(other, worker_id=worker.id))["leads"] == 1
+    async with asyncio.timeout(60):  # until PostgreSQL shows the session as idle in its transaction
+        while (await leader.run_once(other, worker_id=worker.id))["leads"] != 1:
+            pass
 
 
 async def test_idle_and_working_sessions_are_left_alone(sessions):

@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from aaiclick.orchestration.gateway import postgres
-from aaiclick.orchestration.gateway.base import CONNECTION_ERRORS
 from aaiclick.orchestration.gateway.postgres import PostgresGatewayConnection
-from aaiclick.store import connections
-from aaiclick.store.connections import connect
+from aaiclick.store import postgres_connections
+from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 from aaiclick.store.statements import statement
 
 
@@ -48,7 +47,7 @@ async def test_other_errors_are_not_converted(gateway_connection):
 @pytest.mark.parametrize("who", ["a worker", "anybody"])
 async def test_session_idle_in_transaction_is_ended(aaiclick_postgres, monkeypatch, who):
     """PostgreSQL is suspended during an election, while TCP keepalives are still answered."""
-    monkeypatch.setattr(connections, "SERVICE_IDLE_TRANSACTION_SECONDS", 0.2)
+    monkeypatch.setattr(postgres_connections, "SERVICE_IDLE_TRANSACTION_SECONDS", 0.2)
     if who == "a worker":
         gateway_connection = await postgres.PostgresGateway(aaiclick_postgres, None).connect()
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -26,24 +27,35 @@ from hypothesis.stateful import (
 )
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.errors import LeaseLost, SubmitError
+from aaiclick.errors import ConflictError, LeaseLost, LimitError, SubmitError
 from aaiclick.orchestration.loops import reaper
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import control, queue
+from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
-from aaiclick.store.engine.leases import Claim, Failure, Success, Wait
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan, expand_handler_edges
+from aaiclick.store.engine.leases import ApprovalRequest, Claim, Failure, Success, Wait
+from aaiclick.store.engine.new_jobs import MAX_CHILD_DEPTH
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan, expand_handler_edges
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID, Cancellation
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import HANDLER_RULES, TaskOptions
 from tests.integration.engine.queue_model import Model, Node
 
 T = TypeVar("T")
 MAX_ATTEMPTS = 2
+WAITS = {
+    "event": Wait("event", name="e"),
+    "time": Wait("time"),
+    "approval": Wait("approval", approval=ApprovalRequest("Pay?", "writer")),
+    "poll": Wait("poll"),
+    "job": Wait("job"),
+}
+CHILDLESS = Node(0, 0, None, set(), when="ended")
 LEASE_SECONDS = 60.0
+RATE, ALLOWED = "2/60", 2
 
 
 class Life(RuleBasedStateMachine):
@@ -65,7 +77,8 @@ class Life(RuleBasedStateMachine):
         self.db: asyncpg.Connection = self.run(connect(self.endpoint))
         self.run(
             self.db.execute(
-                "TRUNCATE jobs, tasks, groups, dependencies, task_attempts, workers, workflow_events CASCADE"
+                "TRUNCATE jobs, tasks, groups, dependencies, task_attempts, workers, workflow_events, queues,"
+                " rate_limits CASCADE"
             )
         )
         self.worker = self.run(queue.register_worker(self.db, hostname="h", pid=1)).id
@@ -92,7 +105,8 @@ class Life(RuleBasedStateMachine):
             group = data.draw(st.sampled_from([None, *(g.id for g in groups)]), "group")
             critical = data.draw(st.sampled_from([True, True, False]), "critical")
             when = data.draw(st.sampled_from([None, None, "any", "failed", "ended"]), "when")
-            options = TaskOptions(MAX_ATTEMPTS, critical=critical, when=when)
+            rate = data.draw(st.sampled_from([None, None, None, None, "1000/60", RATE]), "rate")  # 1000: never reached
+            options = TaskOptions(MAX_ATTEMPTS, critical=critical, when=when, rate=rate, rate_key=rate and f"k{rate}")
             group = None if when in HANDLER_RULES else group
             task_id = get_snowflake_id()
             tasks.append(NewTask(task_id, f"t{task_id}", group_id=group, options=options))
@@ -114,6 +128,7 @@ class Life(RuleBasedStateMachine):
                 if isinstance(node, NewTask):
                     model_nodes[node.id].critical = node.options.critical
                     model_nodes[node.id].when = node.options.when
+                    model_nodes[node.id].is_rated = node.options.rate == RATE
 
     @rule(target=jobs, data=st.data())
     def submit(self, data: st.DataObject) -> int:
@@ -222,17 +237,41 @@ class Life(RuleBasedStateMachine):
             queue.claim(self.db, worker_id=self.worker, limit=limit, queues=["default"],
                         lease_seconds=LEASE_SECONDS, now=self.now)
         )  # fmt: skip
-        if len(self.model.ready()) < limit:
+        claimed = {c.lease.task_id for c in claims}
+        rated = {key for key in expected if self.model.tasks[key].is_rated}
+        if rated:
+            self.take_promotions()
+        elif self.model.is_paused or len(self.model.ready()) < limit:
             self.model.promote()
-        assert {c.lease.task_id for c in claims} <= expected
-        assert len(claims) == min(limit, len(expected))
+        assert claimed <= expected
+        most = ALLOWED - self.model.count_rated_claims(timedelta(seconds=60))
+        least = max(
+            0, ALLOWED - self.model.count_rated_claims(timedelta(seconds=62))
+        )  # parts of a fiftieth of the period
+        assert len(claimed & rated) <= most
+        assert len(claims) >= min(limit, len(expected - rated) + min(least, len(rated)))
+        self.model.rated_claims += [self.model.clock] * len(claimed & rated)
         for claim in claims:
             task = self.model.tasks[claim.lease.task_id]
             assert claim.lease.attempt > task.attempt
             task.status, task.retry_at, task.attempt = "CLAIMED", None, claim.lease.attempt
-            task.waits_until, task.waits_for_event = None, False
+            task.waits_until = task.waits_for = None
             task.lease_until = self.model.clock + timedelta(seconds=LEASE_SECONDS)
         return claims
+
+    def take_promotions(self) -> None:
+        """Due tasks may have been promoted or not: that depends on which tasks were held above their rate."""
+        rows = self.run(self.db.fetch("SELECT id, status::text, readiness::text FROM tasks"))
+        for row in rows:
+            task = self.model.tasks.get(row["id"])
+            if task is not None and task.retry_at is not None and row["status"] != "FAILED":
+                assert task.retry_at <= self.model.clock
+                task.status, task.retry_at = "PENDING", None
+            waits = task is not None and task.status == "PENDING" and task.waits_until is not None
+            if task is not None and waits and row["readiness"] != "TIME":
+                assert task.waits_until is not None
+                assert task.waits_until <= self.model.clock
+                task.waits_until = task.waits_for = None
 
     def holds(self, claim: Claim) -> bool:
         task = self.model.tasks.get(claim.lease.task_id)
@@ -255,26 +294,72 @@ class Life(RuleBasedStateMachine):
             if self.model.tasks[key].status == "COMPLETED":
                 self.model.remove_additions(key, self.model.tasks[key].attempt)
 
-    @rule(claims=leases, event=st.booleans(), seconds=st.sampled_from([30.0, 60.0]))
-    def wait(self, claims: list[Claim], event: bool, seconds: float) -> None:
-        """A task waits for the event or for a time."""
+    @rule(claims=leases, wait_type=st.sampled_from(list(WAITS)), seconds=st.sampled_from([30.0, 60.0]))
+    def wait(self, claims: list[Claim], wait_type: str, seconds: float) -> None:
+        """A task waits for the event, a decision, a time, the next poll, or the end of another job."""
         for claim in claims[:1]:
             key = claim.lease.task_id
             mine = {key} if self.holds(claim) else set()
-            wait = Wait("event", seconds, name="e") if event else Wait("time", seconds)
+            awaited = min({task.job for task in self.model.tasks.values()} - {claim.job_id}, default=None)
+            if wait_type == "job" and awaited is None:
+                return
+            wait = replace(WAITS[wait_type], seconds=seconds, job_id=awaited if wait_type == "job" else None)
             success = [Success(claim.lease, wait=wait)]
             assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=success, now=self.now)) == mine
             if mine:
-                self.model.wait(key, event, seconds)
+                self.model.wait(key, wait_type, seconds, wait.job_id)
         self.model.settle()
+
+    @rule(approved=st.booleans(), data=st.data())
+    def decide(self, approved: bool, data: st.DataObject) -> None:
+        """Someone decides any question, also one that is closed."""
+        rows = self.run(self.db.fetch("SELECT id, task_id, attempt FROM approvals ORDER BY id"))
+        if not rows:
+            return
+        row = data.draw(st.sampled_from(rows), "question")
+        task = self.model.tasks.get(row["task_id"])
+        is_open = task is not None and (task.status, task.waits_for, task.attempt) == (
+            "PENDING",
+            "approval",
+            row["attempt"],
+        )
+        try:
+            self.run(decide_approval(self.db, row["id"], RecordedDecision(approved, "ada", "", {}), now=self.now))
+        except ConflictError:
+            assert not is_open
+            return
+        assert is_open
+        assert task is not None
+        task.waits_until = task.waits_for = None
+
+    @rule(target=jobs, claims=leases, data=st.data())
+    def spawn(self, claims: list[Claim], data: st.DataObject) -> int:
+        """A running task submits a child job; without its lease, or after a cancellation, this is refused."""
+        claim = data.draw(st.sampled_from(claims), "parent") if claims else None
+        if claim is None or self.model.tasks.get(claim.lease.task_id, CHILDLESS).when in HANDLER_RULES:
+            return 0
+        key = claim.lease.task_id
+        task = NewTask(get_snowflake_id(), "", options=TaskOptions(MAX_ATTEMPTS))
+        task.type = f"t{task.id}"
+        plan, job = Plan([task], [], []), get_snowflake_id()
+        refused = not self.holds(claim) or self.model.tasks[key].cancel_requested
+        try:
+            self.run(submit_job(self.db, NewJob(job, "child", parent=claim.lease), plan, now=self.now))
+        except (LeaseLost, LimitError):
+            assert refused or len(self.model.parents) >= MAX_CHILD_DEPTH
+            return 0
+        assert not refused
+        self.learn(plan, job)
+        self.model.parents[job] = key
+        return job
 
     @rule(keep=st.sampled_from([0.0, 20.0, 100.0]))
     def send(self, keep: float) -> None:
-        waiting = [t for t in self.model.tasks.values() if t.status == "PENDING" and t.waits_for_event]
+        waiting = [t for t in self.model.tasks.values() if t.status == "PENDING" and t.waits_for == "event"]
         _, count = self.run(send_event(self.db, DEFAULT_ORG_ID, "e", keep_seconds=keep, now=self.now))
         assert count == len(waiting)
         for task in waiting:
-            task.waits_until, task.waits_for_event = None, False
+            task.waits_until = task.waits_for = None
         self.model.event_until = max(self.model.event_until, self.model.clock + timedelta(seconds=keep))
 
     @rule(claims=leases, data=st.data())
@@ -367,15 +452,25 @@ class Life(RuleBasedStateMachine):
                 task.retry_at = row - self.zero
         self.model.settle()
 
-    @rule(job=jobs)
-    def cancel(self, job: int) -> None:
+    @rule(job=jobs, expired=st.booleans())
+    def cancel(self, job: int, expired: bool = False) -> None:
+        """Someone cancels a job, or it exceeds its timeout: then failure handlers run."""
         if not job:
             return
         was_open = self.model.job_status(job) == "open"
-        outcome = self.run(control.cancel_job(self.db, job, now=self.now))
+        error = "It exceeded its timeout." if expired else None
+        outcome = self.run(control.cancel_job(self.db, job, error=error, now=self.now))
         assert (outcome is not Cancellation.OVER) == was_open
         if not was_open:
             return
+        if expired:
+            self.model.expired.add(job)
+        self.cancel_in_model(job)
+        self.model.settle()
+        assert (outcome is Cancellation.REQUESTED) == (self.model.job_status(job) == "open")
+
+    def cancel_in_model(self, job: int) -> None:
+        """Cancel a job and its children."""
         unfinished = [t for t in self.model.tasks.values() if t.job == job and not self.model.ended(t.key)]
         ordinary = [t for t in unfinished if t.when not in HANDLER_RULES]
         for task in ordinary if ordinary and job not in self.finished_jobs else unfinished:
@@ -384,8 +479,34 @@ class Life(RuleBasedStateMachine):
             else:
                 task.status, task.retry_at = "CANCELLED", None
         self.finished_jobs.add(job)
+        for child in self.model.unfinished_children({job}):
+            self.cancel_in_model(child)
+
+    @rule(data=st.data())
+    def cancel_task(self, data: st.DataObject) -> None:
+        """Someone cancels one task."""
+        if not self.model.tasks:
+            return
+        self.cancel_one(data.draw(st.sampled_from(sorted(self.model.tasks)), "task"))
+
+    def cancel_one(self, key: int) -> None:
+        task = self.model.tasks[key]
+        answers = self.run(control.cancel_tasks(self.db, [task.key], now=self.now))
+        if self.model.ended(task.key):
+            assert answers == {task.key: Cancellation.OVER}
+            return
+        if task.status == "CLAIMED":
+            task.cancel_requested = True
+        else:
+            task.status, task.retry_at = "CANCELLED", None
+        for child in self.model.unfinished_children_of(task.key):
+            self.cancel_in_model(child)
         self.model.settle()
-        assert (outcome is Cancellation.REQUESTED) == (self.model.job_status(job) == "open")
+
+    @rule(paused=st.booleans())
+    def pause_the_queue(self, paused: bool) -> None:
+        self.run((control.pause_queue if paused else control.resume_queue)(self.db, "default"))
+        self.model.is_paused = paused
 
     @rule(job=jobs)
     def retry(self, job: int) -> None:
@@ -395,6 +516,24 @@ class Life(RuleBasedStateMachine):
         self.revive(
             {t.key for t in self.model.tasks.values() if t.job == job and self.model.is_unreachable(t.key)}, job
         )
+
+    @rule(data=st.data())
+    def clear(self, data: st.DataObject) -> None:
+        """Reset a task and everything downstream; running attempts lose their leases."""
+        if not self.model.tasks:
+            return
+        self.clear_one(data.draw(st.sampled_from(sorted(self.model.tasks)), "task"))
+
+    def clear_one(self, key: int) -> None:
+        task = self.model.tasks[key]
+        downstream = self.model.downstream(task.key)
+        cleared = self.run(control.clear_tasks(self.db, task.key, now=self.now))
+        assert cleared == downstream & self.model.tasks.keys()
+        self.model.reset(downstream)
+        self.finished_jobs.discard(task.job)
+        self.model.settle()
+        if self.model.job_status(task.job) == "open":
+            self.model.expired.discard(task.job)
 
     @rule()
     def redrive(self) -> None:
@@ -411,7 +550,7 @@ class Life(RuleBasedStateMachine):
         for task in self.model.tasks.values():
             if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
                 restarted.add(task.key)
-                task.waits_until, task.waits_for_event = None, False
+                task.waits_until = task.waits_for = None
                 task.status, task.cause, task.retry_at, task.failures = "PENDING", None, None, 0
                 task.cancel_requested = False
                 if task.returned is not None and all(
@@ -420,10 +559,12 @@ class Life(RuleBasedStateMachine):
                     task.returned = None  # no returned task is left: it runs again
         for handler in self.model.handlers(restarted):
             handler.status, handler.cause, handler.retry_at, handler.failures = "PENDING", None, None, 0
-            handler.cancel_requested = handler.passed_over = handler.waits_for_event = False
-            handler.waits_until = None
+            handler.cancel_requested = handler.passed_over = handler.is_judged = False
+            handler.waits_until = handler.waits_for = None
         self.finished_jobs.discard(job)
         self.model.settle()
+        if self.model.job_status(job) == "open":
+            self.model.expired.discard(job)
 
     @rule(who=st.booleans())
     def elect(self, who: bool) -> None:
@@ -502,6 +643,86 @@ def test_returned_tasks_after_cancel_are_cancelled(life: Life) -> None:
     life.cancel(job=job)
     life.return_tasks(claims[0], [added.id])
     assert life.model.tasks[task.id].status == "CANCELLED"
+
+
+def test_task_adds_a_handler_that_has_no_other_predecessor(life: Life) -> None:
+    """Regression: the handler became its own predecessor, which PostgreSQL refused."""
+    [task] = new = tasks(1)
+    life.submit_plan(get_snowflake_id(), Plan(new, [], []))
+    claims = life.claim(limit=1)
+    handler = NewTask(get_snowflake_id(), "task", options=TaskOptions(MAX_ATTEMPTS, when="ended"))
+    life.grow_plan(claims[0], Plan([handler], [], []))
+    life.complete(claims=claims)
+    life.complete(claims=life.claim(limit=1))
+    assert [life.model.tasks[key].status for key in (task.id, handler.id)] == ["COMPLETED", "COMPLETED"]
+
+
+def test_clear_after_a_group_that_cannot_complete_cancels_the_task_again(life: Life) -> None:
+    """Regression: the group was still marked as failed, so the task after it was not cancelled and waited for ever."""
+    group, [dependent] = NewGroup(get_snowflake_id(), "g"), tasks(1)
+    plan = Plan([dependent, *tasks(1, group.id)], [group], [(group.id, dependent.id)])
+    life.cancel(job=life.submit_plan(get_snowflake_id(), plan))
+    life.clear_one(dependent.id)
+    assert life.model.tasks[dependent.id].status == "CANCELLED"
+
+
+@pytest.mark.parametrize(("succeeds", "status"), [(True, "COMPLETED"), (False, "CANCELLED")])
+def test_cleared_member_of_a_cancelled_group_decides_its_dependents(life: Life, succeeds: bool, status: str) -> None:
+    """Regression: a group that failed with its job could not complete or fail again, so its dependents waited."""
+    group, [dependent] = NewGroup(get_snowflake_id(), "g"), tasks(1)
+    [member] = tasks(1, group.id)
+    plan = Plan([dependent, member], [group], [(group.id, dependent.id)])
+    life.cancel(job=life.submit_plan(get_snowflake_id(), plan))
+    life.clear_one(member.id)
+    if succeeds:
+        life.complete(claims=life.claim(limit=1))
+        life.complete(claims=life.claim(limit=1))
+    else:
+        life.fail(claims=life.claim(limit=1), permanent=True, delay=0.0)
+    assert life.model.tasks[dependent.id].status == status
+
+
+def test_redrive_leaves_tasks_after_another_failed_group_cancelled(life: Life) -> None:
+    """Regression: the failure of the group had another cause than the cancellation of the task after it."""
+    group, [dead, dependent] = NewGroup(get_snowflake_id(), "g"), tasks(2)
+    [member] = tasks(1, group.id)
+    edges = [(dead.id, dependent.id), (group.id, dependent.id)]
+    life.submit_plan(get_snowflake_id(), Plan([dead, dependent, member], [group], edges))
+    claims = {claim.lease.task_id: claim for claim in life.claim(limit=2)}
+    life.fail(claims=[claims[dead.id]], permanent=False, delay=0.0)
+    life.fail(claims=life.claim(limit=1), permanent=False, delay=0.0)
+    life.fail(claims=[claims[member.id]], permanent=True, delay=0.0)
+    life.redrive()
+    assert life.model.tasks[dependent.id].status == "CANCELLED"
+
+
+def test_clear_of_another_task_does_not_skip_the_handler_of_a_job_that_timed_out(life: Life) -> None:
+    [before, other] = new = tasks(2)
+    handler = NewTask(get_snowflake_id(), "task", options=TaskOptions(MAX_ATTEMPTS, when="failed"))
+    job = life.submit_plan(get_snowflake_id(), Plan([*new, handler], [], [(before.id, handler.id)]))
+    life.cancel(job=job, expired=True)
+    life.clear_one(other.id)
+    life.reap()
+    life.the_database_agrees()
+    assert life.claim(limit=2)
+    assert life.model.tasks[handler.id].status == "CLAIMED"
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_handler_added_beside_returned_tasks_counts_its_predecessors(life: Life, is_cancelled: bool) -> None:
+    """Regression: the dependency of the handler on its adder was deleted, and still counted."""
+    life.submit_plan(get_snowflake_id(), Plan(tasks(1), [], []))
+    claims = life.claim(limit=1)
+    handler = NewTask(get_snowflake_id(), "task", options=TaskOptions(MAX_ATTEMPTS, when="ended"))
+    [added] = more = tasks(1)
+    life.grow_plan(claims[0], Plan([handler, *more], [], []))
+    if is_cancelled:
+        life.cancel_one(handler.id)
+    life.return_tasks(claims[0], [added.id])
+    life.the_database_agrees()
+    life.complete(claims=life.claim(limit=2))
+    life.complete(claims=life.claim(limit=2))
+    assert life.model.tasks[handler.id].status == ("CANCELLED" if is_cancelled else "COMPLETED")
 
 
 @pytest.mark.timeout(int(os.environ.get("MACHINE_TIMEOUT", "600")))

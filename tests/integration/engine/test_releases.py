@@ -55,7 +55,7 @@ async def outage(engine: Engine, seconds: float) -> tuple[int, Claim | None]:
 
 
 async def test_delays_of_uncharged_ends_double_up_to_a_cap(engine: Engine) -> None:
-    await engine.submit("a", max_attempts=1)
+    await engine.submit("a", max_attempts=1, repeatable=True)
     engine.shift = timedelta(seconds=1)
     (claim,) = await engine.claim()
     delays = []
@@ -81,7 +81,7 @@ async def test_charged_failure_resets_delays(engine: Engine) -> None:
 
 @pytest.mark.parametrize("hours", [1, 23])
 async def test_long_outage_fails_no_job(engine: Engine, hours: int) -> None:
-    await engine.submit("a b", "", "a>b", max_attempts=1)
+    await engine.submit("a b", "", "a>b", max_attempts=1, repeatable=True)
     attempts, claim = await outage(engine, hours * 3600)
     assert attempts < 20 + hours * 13
     assert claim is not None
@@ -107,7 +107,7 @@ async def test_uncharged_ends_for_more_than_a_day_make_a_dead_letter(engine: Eng
 
 
 async def test_few_releases_over_many_days_are_no_dead_letter(engine: Engine) -> None:
-    await engine.submit("a", max_attempts=1)
+    await engine.submit("a", max_attempts=1, repeatable=True)
     engine.shift = timedelta(seconds=1)
     (claim,) = await engine.claim()
     for _ in range(MAX_RELEASES - 1):
@@ -122,7 +122,7 @@ async def test_few_releases_over_many_days_are_no_dead_letter(engine: Engine) ->
 async def test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter(
     engine: Engine, end: Callable[[Engine, Claim], Awaitable[object]]
 ) -> None:
-    await engine.submit("a", max_attempts=1)
+    await engine.submit("a", max_attempts=1, repeatable=True)
     engine.shift = timedelta(seconds=1)
     (claim,) = await engine.claim()
     for _ in range(12):
@@ -139,7 +139,7 @@ async def test_few_uncharged_ends_in_more_than_a_day_are_no_dead_letter(
 
 async def test_repeated_releases_are_delayed_and_limited(engine: Engine) -> None:
     """Its workers stop before it ends, each time."""
-    await engine.submit("a b", "", "a>b", max_attempts=1)
+    await engine.submit("a b", "", "a>b", max_attempts=1, repeatable=True)
     engine.shift = timedelta(seconds=1)
     undelayed = 0
     while claims := await engine.claim():
@@ -158,7 +158,7 @@ async def test_repeated_releases_are_delayed_and_limited(engine: Engine) -> None
 
 
 async def test_unstarted_task_is_released_without_delay_and_limit(engine: Engine) -> None:
-    await engine.submit("a", max_attempts=1)
+    await engine.submit("a", max_attempts=1, repeatable=True)
     engine.shift = timedelta(seconds=1)
     for _ in range(30):
         (claim,) = await engine.claim()
@@ -169,7 +169,7 @@ async def test_unstarted_task_is_released_without_delay_and_limit(engine: Engine
 
 async def test_the_doctor_finds_uncharged_attempts_without_end(engine: Engine) -> None:
     """I12 also covers uncharged attempts."""
-    await engine.submit("a", max_attempts=1)
+    await engine.submit("a", max_attempts=1, repeatable=True)
     for _ in range(200):
         (claim,) = await engine.claim()
         await queue.acknowledge(engine.db, worker_id=engine.worker_id, releases=[claim.lease])
@@ -180,7 +180,7 @@ async def test_the_doctor_finds_uncharged_attempts_without_end(engine: Engine) -
 
 async def test_nothing_is_reaped_right_after_a_start_of_postgresql(engine: Engine) -> None:
     """Leases that expired during the downtime may be renewed by their holders first."""
-    await engine.submit("a", max_attempts=1)
+    await engine.submit("a", max_attempts=1, repeatable=True)
     (claim,) = await engine.claim()
     engine.shift = timedelta(minutes=10)
     now = await engine.now()
@@ -192,3 +192,27 @@ async def test_nothing_is_reaped_right_after_a_start_of_postgresql(engine: Engin
 
 async def test_postgresql_uptime_is_read(engine: Engine) -> None:
     assert 0 < await read_uptime_seconds(engine.db) < 86_400
+
+
+@pytest.mark.parametrize("end", [end_uncharged, release])
+async def test_begun_task_without_retries_is_not_run_again(
+    engine: Engine, end: Callable[[Engine, Claim], Awaitable[object]]
+) -> None:
+    await engine.submit("a b", "", "a>b", max_attempts=1)
+    (claim,) = await engine.claim()
+    assert claim.runs_once
+    await end(engine, claim)
+    assert await engine.status("a", "b", "job") == "DEAD_LETTER CANCELLED FAILED"
+    row = await engine.db.fetchrow("SELECT error, failures FROM tasks WHERE type = 'a'")
+    assert row["failures"] == 1
+    assert row["error"].endswith("It is not run again: it has no retries and is not repeatable.")
+    await engine.check()
+
+
+async def test_cancelled_task_without_retries_stays_cancelled(engine: Engine) -> None:
+    await engine.submit("a", max_attempts=1)
+    (claim,) = await engine.claim()
+    await queue.start(engine.db, [claim.lease])
+    await control.cancel_tasks(engine.db, [engine.id("a")])
+    await release(engine, claim)
+    assert await engine.status("a") == "CANCELLED"

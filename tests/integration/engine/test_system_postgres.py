@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.migrate import upgrade
+from aaiclick.store.postgres_connections import connect
 from aaiclick.testing import CREATE_CLEANER
 from tests.integration.engine import test_acknowledge, test_claims, test_dynamic_tasks, test_graph, test_leases
 from tests.integration.engine.conftest import Engine

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from aaiclick.errors import SubmitError
+from aaiclick.errors import LimitError, SubmitError
 from aaiclick.orchestration.loops import promoter
-from aaiclick.store.engine import control, maintenance, queue
+from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.engine import control, maintenance, queue, waits
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.leases import Claim, Success, Wait
+from aaiclick.store.engine.new_jobs import NewJob
 from aaiclick.store.engine.rerun import rerun_job
+from aaiclick.store.engine.submission_plan import NewTask, Plan
+from aaiclick.store.engine.submit import submit_job
 from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.engine.conftest import Engine
@@ -166,6 +170,17 @@ async def test_clear_and_rerun_wait_again(engine: Engine) -> None:
     await engine.check()
 
 
+async def test_rerun_keeps_values_that_look_like_ids(engine: Engine) -> None:
+    task_id = get_snowflake_id()
+    kwargs = {"default": {"task_id": "abc"}, "task_id": str(task_id), "builder_id": str(task_id)}
+    entrypoint = "aaiclick.orchestration.waits.run_wait_for_event"
+    plan = Plan([NewTask(task_id, "wait_for_event", entrypoint, json.dumps(kwargs))])
+    job = NewJob(get_snowflake_id(), "rerun")
+    await submit_job(engine.db, job, plan)
+    copy = await rerun_job(engine.db, await engine.db.fetchrow("SELECT * FROM jobs WHERE id = $1", job.id))
+    assert json.loads(await engine.db.fetchval("SELECT kwargs::text FROM tasks WHERE job_id = $1", copy)) == kwargs
+
+
 @pytest.mark.parametrize("end", ["complete", "fail", "cancel", "before"])
 async def test_end_of_a_job_ends_waits_for_it(engine: Engine, end: str) -> None:
     await engine.submit("other", job="awaited", max_attempts=1)
@@ -209,3 +224,13 @@ async def test_invalid_events_are_refused(engine: Engine) -> None:
         await send_event(engine.db, DEFAULT_ORG_ID, "")
     with pytest.raises(SubmitError, match="has a field 'object_type'"):
         await send(engine, payload='{"x": {"object_type": "object", "table_id": "t1"}}')
+
+
+async def test_stored_events_of_an_org_are_limited(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "MAX_STORED_EVENTS", 2)
+    for _ in range(2):
+        await send(engine)
+    with pytest.raises(LimitError, match="has 2 events that have not expired"):
+        await send(engine)
+    await send(engine, keep_seconds=0.0)
+    assert await engine.db.fetchval("SELECT count(*) FROM workflow_events") == 2

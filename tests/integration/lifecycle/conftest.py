@@ -12,27 +12,27 @@ from uuid import UUID
 
 import pytest
 
-from aaiclick.data.runtime.clickhouse_client import Client
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.leases import Claim, Lease
-from aaiclick.store.engine.plan import NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.fork_server import FORK_SERVER, ForkedProcess
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 
 class Servers:
     """A connection to each server."""
 
     def __init__(
-        self, db: Connection, client: Client, postgres: PostgresEndpoint, clickhouse: ClickHouseEndpoint
+        self, db: Connection, client: ClickHouseClient, postgres: PostgresEndpoint, clickhouse: ClickHouseEndpoint
     ) -> None:
         self.db = db
         self.client = client

@@ -24,11 +24,11 @@ from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.invariants import INVARIANTS
-from aaiclick.store.engine.plan import NewTask, Plan
-from aaiclick.store.engine.retry import clear_tasks
+from aaiclick.store.engine.retry_and_redrive import clear_tasks
+from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables.table_references import release_jobs
 from aaiclick.store.tenancy.api_role import ensure_api_role
 from aaiclick.store.tenancy.orgs import create_org

@@ -11,8 +11,8 @@ from aaiclick.errors import AaiclickError
 from aaiclick.local.home import Home
 from aaiclick.local.stack_connection import StackConnection, ask_keeper
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.store.connections import connect
 from aaiclick.store.migrate import upgrade_if_needed
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables import table_references
 from tests.integration.lifecycle.conftest import new_table, until
 

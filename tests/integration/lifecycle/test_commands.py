@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.data import DataContext, create_object_from_value
-from aaiclick.data.runtime.clickhouse_client import Client, connect
+from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.orchestration import create_job, create_task, run_job_test
 from aaiclick.orchestration.lifecycle import PgLifecycleHandler
@@ -52,7 +52,7 @@ async def job(servers):
 class Neighbour:
     """Another organisation with a result and a named Object in its database."""
 
-    def __init__(self, servers, client: Client) -> None:
+    def __init__(self, servers, client: ClickHouseClient) -> None:
         self.org_id, self.result = uuid4(), new_table()
         self._servers, self.client = servers, client
 

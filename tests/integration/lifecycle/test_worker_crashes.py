@@ -52,9 +52,10 @@ async def fail_after_create():
 
 
 @pytest.fixture
-def worker_env(servers, gateway, tmp_path):
+def worker_env(aaiclick_stack, servers, gateway, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    env = WorkerEnvironment(servers.postgres, tmp_path, gateway.environment | {"AAICLICK_MAX_LITERAL_BYTES": "-1"})
+    variables = gateway.environment | {"AAICLICK_MAX_LITERAL_BYTES": "-1"}
+    env = WorkerEnvironment(servers.postgres, tmp_path, variables, aaiclick_stack)
     yield env
     for worker in env.workers:
         if worker.process.poll() is None:

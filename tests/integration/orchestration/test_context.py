@@ -18,7 +18,7 @@ from aaiclick.orchestration import (
     get_task,
     list_jobs,
 )
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 
 SESSIONS = """
     SELECT pid, state FROM pg_stat_activity

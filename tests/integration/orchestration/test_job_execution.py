@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from aaiclick.data import DataContext, Object, create_object_from_value, open_reference
+from aaiclick.errors import NotFoundError
 from aaiclick.orchestration import (
     Group,
     JobStatus,
@@ -21,6 +22,7 @@ from aaiclick.orchestration import (
     run_job_test,
     task,
 )
+from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 
 ran: list[str] = []
 
@@ -75,6 +77,12 @@ def test_run_job_test_works_in_synchronous_code():
     job = asyncio.run(create_job("one", create_task(note_sync, {"word": "hello"})))
     assert run_job_test(job).status is JobStatus.COMPLETED
     assert ran == ["hello"]
+
+
+async def test_run_of_an_unknown_job_is_refused():
+    async with OrchContext():
+        with pytest.raises(NotFoundError, match="There is no job 7 in the database"):
+            await run_until_job_ends(7)
 
 
 async def test_dependencies_define_the_order():

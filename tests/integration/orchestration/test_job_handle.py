@@ -63,9 +63,9 @@ async def test_result_waits_for_the_job(aaiclick_env):
         await handle.result(timeout_seconds=0.1)
     copy = await get_job(handle.id)
     running = asyncio.create_task(asyncio.to_thread(run_job_test, copy))
-    assert await handle.result(Order, timeout_seconds=60) == Order(7, date(2026, 1, 2))
+    assert await handle.result(timeout_seconds=60) == Order(7, date(2026, 1, 2))
     assert handle.status == "COMPLETED"
-    assert (await handle.result())["number"] == 7
+    assert (await handle.result(dict))["number"] == 7
     assert "looking for 7" in await handle.logs()
     assert not await handle.cancel()
     await running

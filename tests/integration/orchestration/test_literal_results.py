@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pandas as pd
 import pytest
 
 from aaiclick.data import DataContext, Object, View, create_object_from_value, insert, open_reference
+from aaiclick.data.result_preview import preview_results
+from aaiclick.local import find_clickhouse
+from aaiclick.operations.jobs import MAX_RESULT_BYTES, limit_bytes
 from aaiclick.orchestration import JobStatus, OrchContext, get_task, job, run_job_test, task
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.invariants import check_invariants
 
 received: dict[str, object] = {}
+
+
+async def test_previews_decode_only_the_literals_of_their_result(aaiclick_env):
+    references = [{"object_type": "object", "table_id": f"t{number}"} for number in (1, 2)]
+    literals = {"t1": '{"value": [1, 2]}', "t2": '{"arrow": "!", "columns": [], "shape": "table"}'}
+    endpoint = await asyncio.to_thread(find_clickhouse, get_settings())
+    texts = await preview_results([[references[0]], [references[1]], {"first": references[0]}], endpoint, literals)
+    assert [texts[0], texts[2]] == ["[[1, 2]]", "{'first': [1, 2]}"]
+    assert texts[1].startswith("cannot be shown: ")
+
+
+def test_large_results_shorten_a_page():
+    forms = [{"object_type": "object", "table_id": f"t{number}"} for number in range(4)]
+    literals = {f"t{number}": "x" * (MAX_RESULT_BYTES // 2 - 100) for number in range(4)}
+    assert limit_bytes(forms, [50] * 4, literals) == forms[:2]
+    assert limit_bytes(forms, [MAX_RESULT_BYTES] * 4, literals) == forms[:1]
+    assert limit_bytes(forms, [50] * 4, {}) == forms
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from aaiclick import failpoints
 from aaiclick.errors import ConflictError, EntrypointError, NotFoundError, ScheduleError, SubmitError
 from aaiclick.orchestration import (
     JobStatus,
@@ -24,12 +25,12 @@ from aaiclick.orchestration import (
     task,
     unschedule,
 )
-from aaiclick.orchestration.loops import scheduler
+from aaiclick.orchestration.loops import incidents, scheduler
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import NewSchedule, find_declared_schedules, save_schedule, sync_schedules
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 
 DAY = datetime(2026, 3, 1, 3, tzinfo=UTC)
 received: list[object] = []
@@ -177,12 +178,31 @@ async def test_concurrent_schedulers_start_each_time_once(db, aaiclick_postgres)
         await connection.close()
 
 
+@pytest.mark.parametrize("failure", ["incident", "commit"])
+async def test_incident_of_a_failing_start_is_opened_after_a_failure_to_open_it(db, failure):
+    await save(db, "broken")
+    await save(db, "sound")
+    await db.execute("UPDATE schedules SET options = '{\"nonsense\": 1}' WHERE name = 'broken'")
+    if failure == "incident":
+        await db.execute("ALTER TABLE incidents RENAME TO hidden_incidents")
+        assert (await scheduler.run_once(db, now=DAY))["runs"] == 1
+        await db.execute("ALTER TABLE hidden_incidents RENAME TO incidents")
+    else:
+        failpoints.arm_faults("start_schedules.before=error")
+        with pytest.raises(failpoints.FaultError):
+            await scheduler.run_once(db, now=DAY)
+        failpoints.arm_faults("")
+    await scheduler.run_once(db, now=DAY + scheduler.RETRY_INTERVAL)
+    titles = await db.fetchval("SELECT array_agg(title) FROM incidents WHERE closed_at IS NULL")
+    assert titles == ["The schedule broken cannot be started"]
+
+
 KILLED = """
 import asyncio, sys
 from datetime import datetime
 from aaiclick.local import postgres_endpoint
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 
 async def main():
     connection = await connect(await postgres_endpoint())
@@ -220,8 +240,15 @@ async def test_failing_start_is_reported_and_does_not_block_others(db):
     row = await db.fetchrow("SELECT error, due_at, next_run_at FROM schedules WHERE name = 'broken'")
     assert "nonsense" in row["error"]
     assert (row["next_run_at"], row["due_at"]) == (DAY, DAY + scheduler.RETRY_INTERVAL)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    await incidents.run_once(db, now=later)
+    open_incident = "SELECT rule, title FROM incidents WHERE closed_at IS NULL"
+    assert tuple(await db.fetchrow(open_incident)) == ("start_failed", "The schedule broken cannot be started")
     await db.execute("UPDATE schedules SET options = '{}'")
     await scheduler.run_once(db, now=DAY + scheduler.RETRY_INTERVAL)
+    incidents._last_checked = 0
+    await incidents.run_once(db, now=later)
+    assert await db.fetchrow(open_incident) is None
     assert await db.fetchval("SELECT count(*) FROM jobs") == 2
     assert await db.fetchval("SELECT count(error) FROM schedules") == 0
 

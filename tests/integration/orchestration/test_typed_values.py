@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -77,7 +78,7 @@ def make_tasks(name: str, value: Any, annotation: Any) -> tuple[Any, Any]:
     def produce() -> Any:
         return value
 
-    receive.__annotations__["value"] = annotation
+    receive.__annotations__["value"] = produce.__annotations__["return"] = annotation
     for function in (receive, produce):
         function.__name__ = function.__qualname__ = f"{function.__name__}_{name}"
     return task(retries=0)(receive), task(retries=0)(produce)
@@ -159,14 +160,58 @@ def test_invalid_text_fails_once(aaiclick_env):
         ({"value": object()}, "argument 'value' is of type object"),
         ({"value": split}, "argument 'value' is the function split itself"),
         ({"value": 1, "count": Decimal(1)}, "argument 'count' is of type Decimal"),
+        ({"value": [1, {"day": DAY}]}, "argument 'value'[1]['day'] is of type date"),
+        ({"value": {1: "a"}}, "argument 'value' has the key 1, which is not a string"),
+        ({"value": (1.0, float("nan"))}, "argument 'value'[1] is nan"),
     ],
-    ids=["date", "set", "object", "function", "decimal"],
+    ids=["date", "set", "object", "function", "decimal", "nested date", "integer key", "nan"],
 )
 def test_values_without_annotation_are_refused(arguments, message):
-    with pytest.raises(SubmitError, match=message.replace("(", r"\(")):
+    with pytest.raises(SubmitError, match=re.escape(message)):
         create_task(keep_anything, arguments)
 
 
 def test_values_of_other_types_are_refused():
     with pytest.raises(SubmitError, match="argument 'day' is not date"):
         keep_day(UUID(int=5))  # pyright: ignore[reportArgumentType]
+
+
+@task
+def return_integer_keys():
+    return {1: "a"}
+
+
+@task
+def return_unlike_rows() -> list[dict]:
+    return [{"a": 1}, {"a": 1, "b": 2}]
+
+
+@job
+def values_that_would_change() -> None:
+    return_integer_keys()
+    return_unlike_rows()
+
+
+@pytest.mark.parametrize(
+    ("max_literal_bytes", "failures"),
+    [
+        ("65536", {"return_integer_keys": "has the key 1 of type int"}),
+        (
+            "-1",
+            {
+                "return_integer_keys": "-> dict[int, …]",
+                "return_unlike_rows": "'b' is in row 1 and not in row 0",
+            },
+        ),
+    ],
+)
+def test_results_that_would_change_fail_once(aaiclick_env, monkeypatch, max_literal_bytes, failures):
+    monkeypatch.setenv("AAICLICK_MAX_LITERAL_BYTES", max_literal_bytes)
+    nodes = values_that_would_change.build()
+    run_job_test(asyncio.run(create_job("values", nodes)))
+    tasks = [asyncio.run(get_task(node.id)) for node in nodes]
+    assert {task.name for task in tasks if task.error} == {f"{__name__}.{name}" for name in failures}
+    for ended in tasks:
+        if ended.error:
+            assert failures[ended.name.rpartition(".")[2]] in ended.error
+            assert ended.attempt == 1

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aaiclick.catalog import datasets
+from aaiclick.catalog import dataset_queries
 from aaiclick.catalog.errors import DagError
 from aaiclick.catalog.range_registration import register_range
 from aaiclick.errors import ConflictError, ForbiddenError, RequestError
@@ -88,7 +88,7 @@ def dag(lake: Lake, glob: str, partition: str = "") -> str:
 
 
 async def read(shop, sql: str) -> list[tuple]:
-    rows = await datasets.run_query(shop.db, shop.clickhouse, ALL, sql)
+    rows = await dataset_queries.run_query(shop.db, shop.clickhouse, ALL, sql)
     return sorted(tuple(row.values()) for row in rows.to_pylist())
 
 

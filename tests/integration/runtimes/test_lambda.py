@@ -18,7 +18,7 @@ from aaiclick.orchestration.loops.runtime_dispatcher import RuntimeDispatcher
 from aaiclick.orchestration.runtimes import lambda_invoke
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
-from aaiclick.store.engine import queue
+from aaiclick.store.engine import queries, queue
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.leases import Success
 from tests.fork_server import FORK_SERVER
@@ -193,7 +193,9 @@ async def test_event_equals_task_fetch_without_the_credential(cloud, runtimes, s
     async with httpx.AsyncClient(
         base_url=server["AAICLICK_SERVER"], headers={"Authorization": f"Bearer {server['AAICLICK_API_KEY']}"}
     ) as client:
-        answer = await client.post("/v1/worker-api/tasks/fetch", json={"lease": event["task"]["lease"]})
+        answer = await client.post(
+            "/v1/worker-api/tasks/fetch", json={"lease": event["task"]["lease"], "code_version": "v7"}
+        )
     fetched = answer.json()
     assert answer.status_code == 200, fetched
     assert list(event) == list(fetched)
@@ -204,3 +206,4 @@ async def test_event_equals_task_fetch_without_the_credential(cloud, runtimes, s
     }
     assert event["task"]["kwargs"] == {"x": {"a": [7]}, "n": 3}
     assert event["lease_seconds"] == 45
+    assert (await queries.get_task(shop.db, second.id))["code_version"] == "v7"

@@ -9,14 +9,14 @@ import boto3
 import pytest
 
 from aaiclick import failpoints
-from aaiclick.catalog import datasets
+from aaiclick.catalog import dataset_queries
 from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
 from aaiclick.catalog.errors import DagError
 from aaiclick.catalog.execution import parquet_storage
-from aaiclick.catalog.execution.definition import parse_files
+from aaiclick.catalog.execution.definition_context import parse_files
 from aaiclick.orchestration.loops.orphan_files import delete_orphan_files
 from aaiclick.settings import get_settings
-from aaiclick.store.catalog import event_routing, orphan_files
+from aaiclick.store.catalog import dag_versions, event_routing, orphan_files
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.engine import queue
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -54,7 +54,7 @@ async def storage(request, cloud, tmp_path, monkeypatch):
 
 
 async def read(shop, name):
-    rows = await datasets.run_query(shop.db, shop.clickhouse, ALL, f"SELECT * FROM {name}")
+    rows = await dataset_queries.run_query(shop.db, shop.clickhouse, ALL, f"SELECT * FROM {name}")
     return sorted(tuple(row.values()) for row in rows.to_pylist())
 
 
@@ -77,7 +77,7 @@ async def test_files_are_appended_replaced_and_read_by_name(shop, storage):
     ]  # fmt: skip
     assert await read(shop, "daily") == [("2026-01-01", 16), ("2026-01-02", 7), ("2026-01-03", 1)]
     assert await read(shop, "shop.doubled") == [(1, 20), (2, 12), (3, 14), (4, 2)]
-    rows = await datasets.run_query(
+    rows = await dataset_queries.run_query(
         shop.db, shop.clickhouse, ALL, "SELECT count() AS n FROM shop.raw r JOIN daily d ON r.day = d.day"
     )
     assert rows.to_pylist() == [{"n": 4}]
@@ -170,3 +170,15 @@ async def test_files_are_written_only_to_allowed_prefixes(shop, storage, tmp_pat
     with pytest.raises(DagError, match="A prefix is"):
         await shop.deploy(kept_in(f"{tmp_path}/lake/../*/"))
     assert not listed()
+
+
+async def test_files_of_a_deleted_dag_are_deleted(shop, storage):
+    prefix, listed = storage
+    await shop.deploy(kept_in(prefix))
+    await shop.run(order(1, 1, 10), order(2, 2, 5))
+    assert listed() == await pointed(shop)
+    async with shop.db.transaction():
+        assert await dag_versions.lock_versions(shop.db, DEFAULT_ORG_ID, "shop")
+        await dag_versions.delete_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await delete_orphan_files(shop.db, retention_seconds=0)
+    assert listed() == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 
 import httpx
 
@@ -14,6 +15,7 @@ class Browser:
 
     def __init__(self, site: Site, role: str | None) -> None:
         self.client = httpx.Client(base_url=site.server.url, timeout=30)
+        weakref.finalize(self, self.client.close)
         self.csrf = self.token("/sign-in")
         if role is not None:
             form = {"csrf": self.csrf, "credential": site.keys[role]}

@@ -21,8 +21,8 @@ from click.testing import CliRunner
 from aaiclick.cli.main import cli
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy import api_keys, orgs
 from tests.fork_server import FORK_SERVER, ForkedProcess
 from tests.integration.server.http_worker import HttpWorker
@@ -57,6 +57,7 @@ class Site:
     org: UUID
     other: UUID
     keys: dict[str, str] = field(repr=False)
+    stack: Any = field(repr=False)
     clients: dict[str, httpx.Client] = field(default_factory=dict, repr=False)
 
     def as_(self, role: str | None, **headers: str) -> httpx.Client:
@@ -75,7 +76,7 @@ class Site:
         return self.run(lambda connection: connection.fetch(statement, *arguments))
 
     def run(self, work: Callable[[Any], Any]) -> Any:
-        return asyncio.run(with_connection(self.endpoint, work))
+        return self.stack.run(self.stack.use_connection(self.endpoint.database, work))
 
 
 async def with_connection(endpoint: PostgresEndpoint, work: Callable[[Any], Any]) -> Any:
@@ -170,6 +171,7 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
             org_id,
             other_org_id,
             keys,
+            aaiclick_stack,
         )
         yield test_site
         for client in test_site.clients.values():

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from aaiclick.errors import NotFoundError, SubmitError
-from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy import api_keys, orgs, users
 
 

@@ -286,3 +286,17 @@ def test_log_contains_no_secrets(site) -> None:
     for line in log.splitlines():
         if line.startswith("{"):
             assert json.loads(line)["level"] in ("info", "warning"), line
+
+
+def test_queue_of_notifications_takes_no_items(site) -> None:
+    item = {"type": "notify", "queue": "runtime:notifications", "payload": {"channel": "ops", "notifications": ["1"]}}
+    response = site.as_("writer").post("/v1/tasks", json={"items": [item]})
+    assert response.status_code == 422
+    assert "queue of notifications" in response.json()["errors"][0]["what"]
+
+
+def test_unknown_time_zone_of_a_channel_is_refused(site) -> None:
+    body = {"type": "webhook", "config": {"url": "https://example.com/"}, "timezone": "Mars/Olympus"}
+    response = site.as_("admin").put("/v1/notifications/channels/ops", json=body)
+    assert response.status_code == 422
+    assert "not a time zone" in response.json()["errors"][0]["what"]

@@ -17,6 +17,7 @@ from aaiclick.api.tasks import Task, WaitReason
 from aaiclick.api.workers import Queue, Worker
 from aaiclick.cli import remote
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from tests.integration.server.browser import Browser
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_worker_is_drained_remotely_and_locally(command, site) -> None:
     [(["redrive", "--rate", "1000"], "PENDING"), (["redrive"], "PENDING"), (["discard"], "FAILED")],
 )
 def test_dead_letter_commands_process_all_pages(command, site, monkeypatch, role, arguments, status) -> None:
-    for batch in ("aaiclick.store.engine.retry.BATCH_SIZE", "aaiclick.cli.dlq.BATCH_SIZE"):
+    for batch in ("aaiclick.store.engine.retry_and_redrive.BATCH_SIZE", "aaiclick.cli.dlq.BATCH_SIZE"):
         monkeypatch.setattr(batch, 2)
     items = [{"type": "handled"}] * 5
     ids = [
@@ -221,6 +222,68 @@ def test_run_reports_that_no_worker_is_active(command, site, monkeypatch) -> Non
     assert command("run", "not.installed.here", "--name", "alone").return_value == 1
     assert messages[0] == messages[1]
     assert "no worker" in messages[0]
+
+
+@pytest.mark.parametrize("role", [None, "operator-writer"])
+def test_item_is_enqueued_with_its_options(command, site, role) -> None:
+    def enqueue(*arguments: str) -> int:
+        result = command("tasks", "enqueue", f"mail {role}", *arguments, "-o", "json", role=role)
+        assert result.exception is None, result.output
+        return int(json.loads(result.stdout)["id"])
+
+    first = enqueue("--json", '{"to": "ada"}', "--arg", "n=5", "--queue", "slow", "--priority", "7", "--key", "k",
+                    "--rate", "100/m", "--rate-key", "api", "--run-at", "2099-01-01T00:00:00Z")  # fmt: skip
+    assert enqueue("--key", "k") == first
+    [row] = site.sql("SELECT * FROM tasks WHERE id = $1", first)
+    assert json.loads(row["kwargs"]) == {"to": "ada", "n": 5}
+    assert (row["queue"], row["priority"], row["rate"], row["rate_key"]) == ("slow", 7, "100/60", "api")
+    assert (row["idempotency_key"], row["available_at"].year, row["job_id"]) == ("k", 2099, None)
+    second = enqueue("--debounce", "30s", "--debounce-key", "u1", "--debounce-merge", "--arg", "a=1")
+    assert enqueue("--debounce", "30s", "--debounce-key", "u1", "--debounce-merge", "--arg", "b=x") == second
+    [row] = site.sql("SELECT kwargs, readiness::text FROM tasks WHERE id = $1", second)
+    assert (json.loads(row["kwargs"]), row["readiness"]) == ({"a": 1, "b": "x"}, "TIME")
+    browser = Browser(site, "operator-reader")
+    page = browser.client.get(f"/tasks/{first}").text
+    assert "<dt>Rate</dt><dd>100 per 1 min" in page
+    assert '<dt>Idempotency key</dt><dd class="mono wrap">k</dd>' in page
+    page = browser.client.get(f"/tasks/{second}").text
+    assert '<dt>Debounce key</dt><dd class="mono wrap">u1</dd>' in page
+    wrong = [("--json", "5"), ("--json", "{"), ("--arg", "x"), ("--rate", "fast"), ("--run-at", "soon"),
+             ("--debounce", "1s", "--key", "k")]  # fmt: skip
+    for arguments in wrong:
+        assert command("tasks", "enqueue", "t", *arguments, role=role).exception is not None, arguments
+    site.sql("DELETE FROM tasks WHERE id = ANY ($1) RETURNING id", [first, second])
+
+
+OPTIONS_JOB = """
+from aaiclick.orchestration import job, task
+
+@task
+def work(number: int) -> int:
+    return number
+
+@job(concurrency=2, when_busy="keep_newest", deadline="2h", timeout_seconds=50, pin_version="v3", tags={"team": "x"})
+def limited(number: int) -> None:
+    work(number)
+"""
+
+
+def test_remote_run_sends_all_options_of_the_job(command, site, monkeypatch, tmp_path) -> None:
+    (tmp_path / "options_job.py").write_text(OPTIONS_JOB)
+    monkeypatch.syspath_prepend(tmp_path)
+    ran = command("run", "options_job.limited", "--number", "5", "--no-wait", "-o", "json")
+    assert ran.exception is None, ran.output
+    job_id = int(json.loads(ran.stdout)["id"])
+    [row] = site.sql("SELECT j.*, t.queue FROM jobs j JOIN tasks t ON t.job_id = j.id WHERE j.id = $1", job_id)
+    assert json.loads(row["policy"]) == {
+        "concurrency": 2, "when_busy": "keep_newest", "deadline_seconds": 7200.0, "pin_version": "v3",
+    }  # fmt: skip
+    assert (row["timeout_seconds"], row["queue"]) == (50.0, "runtime:version:v3:default")
+    assert json.loads(row["trigger"]) == {
+        "kind": "call", "entrypoint": "options_job.limited", "arguments": {"number": 5},
+    }  # fmt: skip
+    assert (row["due_at"] - row["created_at"]).total_seconds() == 7200
+    assert command("jobs", "cancel", str(job_id)).exception is None
 
 
 def test_interrupted_run_reports_that_the_job_continues(command, site, monkeypatch) -> None:

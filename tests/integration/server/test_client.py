@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import json
 
 import pytest
 
 from aaiclick.api.dead_letters import RedriveRequest
-from aaiclick.client import AsyncClient, Client
+from aaiclick.client import AsyncClient, AsyncJobHandle, Client, JobHandle
 from aaiclick.client.requests import ERRORS
-from aaiclick.errors import ForbiddenError, NotFoundError, RequestError, UnauthorisedError, UnreachableError
+from aaiclick.errors import (
+    ForbiddenError,
+    JobFailedError,
+    NotFoundError,
+    RequestError,
+    UnauthorisedError,
+    UnreachableError,
+)
 from aaiclick.server.problems import PROBLEM_TYPES
+from tests.integration.server.conftest import with_connection
 
 
 def test_client_submits_and_lists_jobs_and_tasks(site) -> None:
@@ -33,6 +43,62 @@ def test_client_submits_and_lists_jobs_and_tasks(site) -> None:
         assert list(client.list_dead_letters()) == []
         assert client.redrive_dead_letters(RedriveRequest(all=True)).count == 0
         assert client.whoami().org_id == site.org
+
+
+def test_handle_of_a_job_follows_it_over_http(site) -> None:
+    with Client(site.server.url, site.keys["writer"]) as client:
+        handle = JobHandle(client, client.create_job("mine", "m.f").id)
+        assert (handle.status(), [(group.total, group.completed) for group in handle.progress()]) == (
+            "PENDING",
+            [(1, 0)],
+        )
+        with pytest.raises(TimeoutError):
+            handle.wait(0)
+        assert "tasks: 0 of 1" in handle._repr_html_()
+        assert (handle.cancel(), handle.status(), handle.cancel(), handle.logs()) == (True, "CANCELLED", False, "")
+        with pytest.raises(JobFailedError, match="is CANCELLED"):
+            handle.result()
+
+
+async def complete_job(connection, job_id):
+    """Complete the only task of a job, with a value that is stored as a literal."""
+    await connection.execute(
+        """UPDATE tasks SET status = 'COMPLETED', readiness = NULL, completed_at = now(), literal = $2,
+        result = '{"object_type": "object", "table_id": "t1"}' WHERE job_id = $1""",
+        job_id,
+        json.dumps({"value": VALUE}),
+    )
+    await connection.execute(
+        "UPDATE jobs SET status = 'COMPLETED', completed_at = now(), open_tasks = 0 WHERE id = $1", job_id
+    )
+
+
+VALUE = {"days": list(range(50)), "name": "1,000"}
+
+
+@pytest.fixture
+def completed_job_id(site):
+    with Client(site.server.url, site.keys["writer"]) as client:
+        job_id = client.create_job("found", "m.f").id
+    asyncio.run(with_connection(site.endpoint, lambda connection: complete_job(connection, job_id)))
+    return job_id
+
+
+def test_handles_of_a_completed_job_return_its_values(site, completed_job_id) -> None:
+    with Client(site.server.url, site.keys["writer"]) as client:
+        handle = JobHandle(client, completed_job_id)
+        assert handle.result(60) == VALUE
+        assert "tasks: 1 of 1" in handle._repr_html_()
+
+    async def read_with_async_client():
+        async with AsyncClient(site.server.url, site.keys["writer"]) as client:
+            handle = AsyncJobHandle(client, completed_job_id)
+            assert await handle.logs() == ""
+            assert (await handle.status(), await handle.cancel()) == ("COMPLETED", False)
+            assert [group.completed for group in await handle.progress()] == [1]
+            return await handle.result(60)
+
+    assert asyncio.run(read_with_async_client()) == VALUE
 
 
 async def test_async_client_returns_the_same(site) -> None:

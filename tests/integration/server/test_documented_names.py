@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.names_page import Row, read_rows
+from tests.reference_pages import METRICS_PAGE, render_metrics_page
 
 
 def test_documented_metrics_are_served(site):
@@ -15,6 +16,10 @@ def test_documented_metrics_are_served(site):
     }
     for row in read_rows("Metrics"):
         assert set(row.ours) <= families, row.text
+
+
+def test_metrics_page_describes_every_metric(site):
+    assert METRICS_PAGE.read_text() == render_metrics_page(site.as_("operator-reader").get("/metrics").text)
 
 
 @pytest.mark.parametrize("row", read_rows("Indexes and constraints"), ids=str)

@@ -77,8 +77,9 @@ def watched(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Wa
             url = wait_for_url(process, directory / "server.log")
             server: Any = type("Server", (), {"url": url})
             site = Site(
-                server, server_directory.endpoint, server_directory.logs, environment, org_id, other_org_id, keys
-            )
+                server, server_directory.endpoint, server_directory.logs, environment, org_id, other_org_id, keys,
+                aaiclick_stack,
+            )  # fmt: skip
             watched = Watched(site, log)
             prepare(site)
             assert watched.new_lines(), "the measurement of callbacks does not work"  # first requests import modules

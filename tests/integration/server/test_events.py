@@ -50,6 +50,7 @@ def test_event_of_another_org_ends_no_wait(site) -> None:
         ({"name": ""}, 422),
         ({"name": "x", "payload": {"object_type": "view"}}, 422),
         ({"name": "x", "keep_seconds": -1}, 422),
+        ({"name": "x", "payload": {"aaiclick_wait": {}}}, 422),
     ],
 )
 def test_invalid_event_is_refused(site, event, status) -> None:

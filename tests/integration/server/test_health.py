@@ -15,9 +15,9 @@ from aaiclick.local import clickhouse_endpoint
 from aaiclick.orchestration import health, health_check
 from aaiclick.server.cache import QueryCache
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 
 HOLDS = {"database", "workers", "stale_tasks", "events", "clickhouse"}
 

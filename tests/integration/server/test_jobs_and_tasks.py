@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.leases import Failure, Success
 
@@ -134,6 +135,17 @@ def test_thousand_items_are_enqueued_at_once(site) -> None:
     assert (row["org_id"], json.loads(row["kwargs"])) == (site.org, {"n": 7})
     [bulk] = [queue for queue in site.as_("reader").get("/v1/queues").json() if queue["name"] == "bulk"]
     assert bulk["ready"] == 1000
+
+
+def test_scale_of_a_queue_counts_waiting_and_running_tasks(site, http_worker) -> None:
+    enqueue(site, *({"type": "scaled", "queue": "team/scaled"} for _ in range(3)))
+    assert len(http_worker.claim(queues=["team/scaled"])) == 1
+    site.sql("UPDATE tasks SET updated_at = now() - interval '1 minute' WHERE type = 'scaled' RETURNING id")
+    load = site.as_("reader").get("/v1/queues/team/scaled/scale").json()
+    assert 60 <= load.pop("oldest_seconds") < 120
+    assert load == {"waiting": 2, "running": 1, "tasks": 3}
+    nothing = {"waiting": 0, "running": 0, "tasks": 0, "oldest_seconds": 0.0}
+    assert site.as_("other-reader").get("/v1/queues/team/scaled/scale").json() == nothing
 
 
 def test_repeated_idempotent_request_is_performed_once(site) -> None:
@@ -277,7 +289,13 @@ def test_log_is_read_in_parts_and_from_its_end(site) -> None:
 
 def test_log_path_reported_by_a_worker_is_not_opened(site) -> None:
     [task_id] = enqueue(site, {"type": "liar"})
-    site.sql("UPDATE tasks SET log_path = '/etc/passwd' WHERE id = $1 RETURNING id", int(task_id))
+    directory = site.logs.parent / "other"
+    directory.mkdir()
+    (directory / f"{task_id}.log").write_text("of another directory")
+    values = get_snowflake_id(), str(directory)
+    site.sql("INSERT INTO workers (id, hostname, pid, log_directory) VALUES ($1, 'x', 1, $2) RETURNING id", *values)
+    row = "UPDATE tasks SET worker_id = $1 WHERE id = $2 RETURNING tasks.log_path"
+    assert site.sql(row, values[0], int(task_id))[0]["log_path"] == f"{directory}/{task_id}.log"
     assert site.as_("reader").get(f"/v1/tasks/{task_id}/log").json()["text"] == ""
 
 

@@ -19,8 +19,8 @@ from aaiclick.orchestration import (
 )
 from aaiclick.server.metrics import render_metrics
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.metrics import load_metrics
+from aaiclick.store.postgres_connections import connect
 
 PAUSE_SECONDS = 0.05
 TOTALS = ("jobs_created", "jobs_completed", "jobs_failed", "tasks_created", "tasks_completed", "tasks_failed")

@@ -8,18 +8,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aaiclick.server.metrics import render_metrics
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import maintenance, queue
 from aaiclick.store.engine.leases import Failure, Success
 from aaiclick.store.engine.maintenance import delete_old_history
 from aaiclick.store.enums import BUCKETS, DEFAULT_ORG_ID
 from aaiclick.store.metrics import load_metrics
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 
 NAMES = {
     "jobs_created", "jobs_completed", "jobs_failed", "job_duration_seconds", "tasks_created", "tasks_completed",
     "tasks_failed", "task_duration_seconds", "task_queue_depth", "workers_active", "worker_task_execution_time",
-    "worker_heartbeat_age",
+    "worker_heartbeat_age", "jobs_overdue",
 }  # fmt: skip
 
 
@@ -128,7 +128,7 @@ async def scrape(connection) -> str:
 async def _run_job(connection, *, fails: bool) -> int:
     """Create a job of two tasks, and run both in one batch; returns its id."""
     from aaiclick.snowflake import get_snowflake_id
-    from aaiclick.store.engine.plan import NewTask, Plan
+    from aaiclick.store.engine.submission_plan import NewTask, Plan
     from aaiclick.store.engine.submit import NewJob, submit_job
 
     tasks = [NewTask(id=get_snowflake_id(), type="t", options=TaskOptions(1)) for _ in range(2)]

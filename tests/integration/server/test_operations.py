@@ -200,12 +200,26 @@ def create_failed_event(site) -> int:
     return row["id"]
 
 
+def create_incident(site) -> int:
+    [row] = site.sql(
+        "INSERT INTO incidents (id, org_id, rule, fingerprint, severity, title) OVERRIDING SYSTEM VALUE"
+        " SELECT 7654321 + count(*), $1, 'job_failed', 'f' || count(*), 'error', 'It broke' FROM incidents"
+        " RETURNING id",
+        DEFAULT_ORG_ID,
+    )
+    return row["id"]
+
+
+INCIDENT = (
+    "SELECT acknowledged_at IS NOT NULL AS acknowledged, closed_at IS NOT NULL AS closed,"
+    " snoozed_until > now() + interval '59 minutes' AS snoozed FROM incidents WHERE id = $1"
+)
 TASK = "SELECT status::text, readiness::text, attempt, failures, error FROM tasks WHERE id = $1"
 WORKER = "SELECT status::text, drain_requested_at IS NOT NULL AS draining FROM workers WHERE id = $1"
 EVENT = "SELECT status::text, attempts, last_error FROM outbox WHERE id = $1"
 COPY = (
     "SELECT j.name, j.status::text, j.total_tasks FROM audit_log a JOIN jobs j ON j.id = a.target::bigint"
-    " WHERE a.action = 'job.create' AND a.detail ->> 'again' = $1::bigint::text"
+    " WHERE a.action = 'job.create' AND a.detail ->> 'rerun_of' = $1::bigint::text"
 )
 SELECTED = ({"ids": ["ID"]}, {"id": "ID"})
 
@@ -219,7 +233,17 @@ SELECTED = ({"ids": ["ID"]}, {"id": "ID"})
         (create_dead_letter, "dlq discard", "/v1/dead-letters/discard", "/dead-letters/discard", SELECTED, TASK),
         (create_failed_event, "events retry", "/v1/outbox/retry", "/dead-letters/events/retry", SELECTED, EVENT),
         (create_worker, "workers drain", "/v1/workers/ID/drain", "/workers/ID/drain", (None, {}), WORKER),
-        (create_failed_job, "jobs rerun", "/v1/jobs/ID/rerun", "/jobs/ID/again", (None, {}), COPY),
+        (
+            create_incident,
+            "incidents ack",
+            "/v1/incidents/ID/acknowledge",
+            "/incidents/ID/acknowledge",
+            (None, {}),
+            INCIDENT,
+        ),
+        (create_incident, "incidents snooze", "/v1/incidents/ID/snooze", "/incidents/ID/snooze", ({}, {}), INCIDENT),
+        (create_incident, "incidents close", "/v1/incidents/ID/close", "/incidents/ID/close", (None, {}), INCIDENT),
+        (create_failed_job, "jobs rerun", "/v1/jobs/ID/rerun", "/jobs/ID/rerun", (None, {}), COPY),
     ],
 )
 def test_work_is_changed_equally_through_every_channel(

@@ -21,6 +21,8 @@ NOBODYS = {
     "job_id": "1", "task_id": "1", "worker_id": "1", "name": "nobodys", "table_id": "t1", "org": str(uuid4()),
     "org_id": str(uuid4()), "user": str(uuid4()), "role": str(uuid4()), "key": str(uuid4()), "dag": "nobodys",
     "job": "nobodys", "dataset": "nobodys", "schedule": "nobodys",
+    "incident_id": "1",
+    "function": "nobodys", "approval_id": "1",
 }  # fmt: skip
 
 
@@ -79,13 +81,36 @@ def own_ids(site):
     assert admin.post("/v1/types/t/pause").status_code == 204
     schedule = {"name": "nightly", "entrypoint": "m.f", "cron": "@daily"}
     assert admin.post("/v1/schedules", json=schedule).status_code == 201
+    site.sql(
+        "INSERT INTO job_functions (org_id, entrypoint, module, name, documentation) VALUES ($1, 'm.f', 'm', 'f', '')",
+        site.org,
+    )
+    site.sql(
+        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role)"
+        " VALUES (78, $1, $2, 0, now(), 'Pay?', 'writer')", site.org, int(task),
+    )  # fmt: skip
     assert admin.put("/v1/secrets/token", json={"value": "sesame"}).status_code == 200
     assert admin.post("/v1/dags/deploy", json={"text": DAG}).json()["serves"]
     assert [dataset["name"] for dataset in admin.get("/v1/datasets").json()] == ["daily_sales"]
+    channel = {"type": "webhook", "config": {"url": "https://example.org"}}
+    assert admin.put("/v1/notifications/channels/ops", json=channel).status_code == 200
+    assert admin.put("/v1/notifications/rules/all", json={"channels": ["ops"]}).status_code == 200
+    [incident] = site.sql(
+        "INSERT INTO incidents (org_id, rule, fingerprint, severity, title)"
+        " VALUES ($1, 'job_failed', 'f', 'error', 't') RETURNING id",
+        site.org,
+    )
+    site.sql(
+        "INSERT INTO notifications (org_id, incident_id, channel, event) VALUES ($1, $2, 'ops', 'opened') RETURNING id",
+        site.org,
+        incident["id"],
+    )
     return {
         "dag": "sales", "dataset": "daily_sales",
         "job_id": job, "task_id": task, "worker_id": str(worker), "user": user, "role": role, "key": key,
         "org": str(site.org), "name": "default", "table_id": "t1", "schedule": "nightly",
+        "incident_id": str(incident["id"]),
+        "function": "m.f", "approval_id": "78",
     }  # fmt: skip
 
 
@@ -99,7 +124,11 @@ BODIES_OF = {
     "/v1/datasets/{dataset}/readers": {"roles": []},
     "/v1/datasets/{dataset}/versions": {"range_start": 0, "range_end": 9},
     "/v1/schedules/{schedule}/fire": {},
+    "/v1/functions/{function}/run": {},
+    "/v1/approvals/{approval_id}/decide": {"approve": True},
+    "/v1/approvals/{approval_id}/links": {"recipient": "eve"},
     "/v1/schedules/{schedule}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
+    "/v1/incidents/{incident_id}/snooze": {},
     "/v1/dags/{dag}/backfill": {"first": "2026-01-01", "last": "2026-01-02"},
 }
 DAG = """
@@ -110,7 +139,7 @@ jobs:
     source: {kind: manual}
     operator: python
     config: {function: "shop:fetch"}
-    outputs: [daily]
+    outputs: [{name: daily, freshness: {max_age: 1d}}]
 publish: [{output: daily, name: daily_sales}]
 """
 
@@ -136,10 +165,12 @@ def test_lists_contain_nothing_of_another_organisation(site, own_ids, path: str)
         if name in ("job_id", "task_id", "user", "role", "key", "worker_id"):
             assert f'"{value}"' not in other_text
     assert own_text != other_text or path in (
+        "/v1/data-tests",
         "/v1/dead-letters",
         "/v1/dead-letters/groups",
         "/v1/objects",
         "/v1/outbox",
+        "/v1/approvals",
     )
 
 

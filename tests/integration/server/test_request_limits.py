@@ -50,8 +50,9 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
                 "Server", (), {"url": wait_for_url(process, directory / "server.log"), "process": process}
             )
             site = Site(
-                server, server_directory.endpoint, server_directory.logs, environment, org_id, other_org_id, keys
-            )
+                server, server_directory.endpoint, server_directory.logs, environment, org_id, other_org_id, keys,
+                aaiclick_stack,
+            )  # fmt: skip
             yield site
             for client in site.clients.values():
                 client.close()

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from aaiclick.errors import AaiclickError
-from aaiclick.store.connections import connect
 from aaiclick.store.models import metadata
 from aaiclick.store.models.row_level_security import POLICIES
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
 
 OURS, THEIRS = uuid4(), uuid4()
@@ -39,6 +39,7 @@ INSERT INTO dataset_partitions (dataset_version, partition_key, ticket) VALUES (
 INSERT INTO dag_version_datasets (dag_version_id, dataset_uuid, dataset_version) VALUES ($u, $u, $u);
 INSERT INTO schedules (id, org_id, name, entrypoint, job_name, cron, timezone, missed, max_missed, overlap)
     VALUES ($n05, $o, 'n', 'm.f', 'f', '@daily', 'UTC', 'all', 1, 'allow');
+INSERT INTO job_functions (org_id, entrypoint, module, name, documentation) VALUES ($o, 'm.f', 'm', 'f', '');
 INSERT INTO jobs (id, org_id, name, total_tasks, open_tasks) VALUES ($n00, $o, 'j', 2, 2);
 INSERT INTO groups (id, job_id, name) VALUES ($n01, $n00, 'g');
 INSERT INTO tasks (id, org_id, job_id, type) VALUES ($n02, $o, $n00, 't'), ($n03, $o, $n00, 't');
@@ -47,10 +48,26 @@ INSERT INTO dependencies (previous_id, next_id, previous_type, next_type) VALUES
 INSERT INTO task_attempts (task_id, attempt, charged, outcome) VALUES ($n02, 1, true, 'FAILED');
 INSERT INTO waits (task_id, org_id, attempt, wait_type) VALUES ($n02, $o, 1, 'time');
 INSERT INTO workflow_events (id, org_id, expires_at, name) VALUES ($n06, $o, now(), 'e');
+INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role)
+    VALUES ($n07, $o, $n02, 0, now(), 't', 'r');
+INSERT INTO approval_links (token_hash, org_id, approval_id, expires_at, recipient)
+    VALUES ('$n07', $o, $n07, now(), 'r');
 INSERT INTO workers (id, hostname, pid, org_id) VALUES ($n04, 'h', 1, $o);
+INSERT INTO incidents (org_id, rule, fingerprint, severity, title) VALUES ($o, 'job_failed', 'f', 'error', 't');
+INSERT INTO notification_channels (org_id, name, channel_type) VALUES ($o, 'c', 'slack');
+INSERT INTO notification_rules (org_id, name) VALUES ($o, 'r');
+INSERT INTO notifications (org_id, incident_id, channel, event)
+    SELECT org_id, id, 'c', 'opened' FROM incidents WHERE org_id = $o;
 INSERT INTO outbox (org_id, job_id, kind) VALUES ($o, $n00, 'route_event');
 INSERT INTO dispatches (task_id, org_id, attempt) VALUES ($n02, $o, 0);
 INSERT INTO task_inputs (task_id, input_dataset_uuid, input_partition_key, input_version) VALUES ($n02, $u, 'p', now());
+INSERT INTO dataset_freshness (dataset_uuid, org_id, max_age_seconds, timezone, days, due_at)
+    VALUES ($u, $o, 60, 'UTC', '*', now());
+INSERT INTO result_cache (org_id, key, task_id) VALUES ($o, 'k', $n02);
+INSERT INTO rate_limits (org_id, key, allowed, seconds, charged_at, ends, counts)
+    VALUES ($o, 'k', 1, 1, now(), '{}', '{}');
+INSERT INTO data_test_results (org_id, subject, task_id, attempt, number, test, on_failure, outcome, rows, failing_rows,
+    message, published) VALUES ($o, 's', $n02, 1, 0, 't', 'warn', 'passed', 1, 0, '', true);
 INSERT INTO column_lineage (output_dataset_uuid, output_version, output_column, input_dataset_uuid, input_column)
     VALUES ($u, $u, 'a', $u, 'b');
 INSERT INTO operator_state (org_id, definition_id) VALUES ($o, $u);
@@ -176,8 +193,15 @@ async def test_every_table_has_row_level_security(owner) -> None:
         WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND NOT relrowsecurity""")
     assert [row["relname"] for row in open_tables] == ["aaiclick_version"]
     with_org = {table.name for table in metadata.sorted_tables if "org_id" in table.columns}
-    assert with_org - {"table_refcounts", "orphan_files"} <= set(POLICIES)  # no access at all
-    closed = {"table_refcounts", "table_sessions", "orphan_files", "metric_counts", "ui_sessions"}
+    assert with_org - {"table_refcounts", "orphan_files", "incident_occurrences"} <= set(POLICIES)  # no access at all
+    closed = {
+        "table_refcounts",
+        "table_sessions",
+        "orphan_files",
+        "metric_counts",
+        "ui_sessions",
+        "incident_occurrences",
+    }
     assert set(metadata.tables) - set(POLICIES) == closed
 
 

@@ -94,6 +94,8 @@ def test_stop_closes_streams_and_finishes_requests(environment, tmp_path) -> Non
     ):
         lines = stream.iter_lines()
         assert next(lines) == ": hello"
+        while next(lines) != "event: ready":
+            pass
         stopped = threading.Thread(target=server.stop)
         stopped.start()
         assert [line for line in lines if line.startswith("event:")] == []  # and the stream ended

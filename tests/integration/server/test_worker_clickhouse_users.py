@@ -74,7 +74,7 @@ def site(aaiclick_stack, _aaiclick_template, admin, tmp_path_factory):
     directory = tmp_path_factory.mktemp("server")
     environment = environment_for(endpoint, admin.url, directory)
     server = start_server(environment, directory / "server.log")
-    test_site = Site(server, endpoint, directory, environment, org_id, other_org_id, keys)
+    test_site = Site(server, endpoint, directory, environment, org_id, other_org_id, keys, aaiclick_stack)
     yield test_site
     for client in test_site.clients.values():
         client.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from aaiclick.catalog.execution.table_storage import DatasetLayout
+from aaiclick.catalog.execution.dataset_tables import DatasetLayout
 from tests.integration.server.http_worker import HttpWorker, show
 
 DAG = """

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from aaiclick.store import asyncpg_types
-from aaiclick.store.connections import connect
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement
 
 ENUMS = "SELECT typname::text AS name FROM pg_type WHERE typtype = 'e' AND typnamespace = 'public'::regnamespace"

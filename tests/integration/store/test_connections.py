@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
-from aaiclick.store import connections as engine_module
-from aaiclick.store.connections import check_server, connect, create_engine
+from aaiclick.store import postgres_connections as engine_module
+from aaiclick.store.postgres_connections import check_server, connect, create_engine
 
 SECRET = "hunter2-is-not-printed"
 

@@ -17,9 +17,9 @@ from aaiclick.orchestration.loops import leader
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.invariants import check_invariants
+from aaiclick.store.postgres_connections import connect
 
 SECURITY = Path(__file__).parents[3] / "docs" / "security.md"
 REFUSED = [

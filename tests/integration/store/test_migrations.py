@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import asyncpg
 import pytest
@@ -118,7 +119,7 @@ async def test_error_of_an_unknown_revision_names_history(migrated: PostgresEndp
 
 async def test_check_reports_manual_changes(migrated: PostgresEndpoint) -> None:
     changes = (
-        "ALTER TABLE tasks DROP COLUMN log_path",
+        "ALTER TABLE tasks DROP COLUMN outputs",
         "ALTER TABLE tasks ADD COLUMN mine integer",
         "DROP INDEX tasks_due",
         "ALTER TABLE jobs ALTER name TYPE varchar(10)",
@@ -126,7 +127,7 @@ async def test_check_reports_manual_changes(migrated: PostgresEndpoint) -> None:
     await execute(migrated, *changes)
     with pytest.raises(SchemaError, match="differs from the models") as caught:
         await check_schema(migrated)
-    for name in ("add_column", "log_path", "remove_column", "mine", "add_index", "tasks_due", "modify_type", "name"):
+    for name in ("add_column", "outputs", "remove_column", "mine", "add_index", "tasks_due", "modify_type", "name"):
         assert f"'{name}'" in caught.value.what
 
 
@@ -143,13 +144,28 @@ async def test_check_of_an_old_schema_names_migrate(postgres_endpoint: PostgresE
     assert "aaiclick migrate" in caught.value.remedy
 
 
-def refuse(endpoint: PostgresEndpoint) -> None:
-    raise SchemaError(f"not allowed to drop the tables of {endpoint}")
+def refuse(endpoint: PostgresEndpoint, foreign_tables: Sequence[str]) -> None:
+    raise SchemaError(f"not allowed to change the tables of {endpoint}: {list(foreign_tables)}")
 
 
 async def call(endpoint: PostgresEndpoint, *argv: str) -> int:
     """Run the command in a thread, since it starts its own event loop."""
     return await asyncio.to_thread(run_migrate_command, argv, lambda: endpoint, refuse)
+
+
+@ON_ONE
+async def test_database_of_another_application_is_not_changed_unasked(postgres_endpoint: PostgresEndpoint) -> None:
+    await execute(postgres_endpoint, "CREATE TABLE shop_orders (id integer)")
+    with pytest.raises(SchemaError, match="tables of another application: shop_orders"):
+        await upgrade_if_needed(postgres_endpoint)
+    with pytest.raises(SchemaError, match="shop_orders"):
+        await call(postgres_endpoint)
+    with pytest.raises(SchemaError, match="shop_orders"):
+        await call(postgres_endpoint, "upgrade", "head")
+    assert await get_current_revision(postgres_endpoint) is None
+    assert await call(postgres_endpoint, "--yes") == 0
+    assert await call(postgres_endpoint) == 0, "the schema exists: nothing is asked"
+    await upgrade_if_needed(postgres_endpoint)
 
 
 @ON_ONE

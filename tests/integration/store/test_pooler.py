@@ -20,7 +20,7 @@ from aaiclick.cli.doctor import _ping_postgres
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import UnreachableError, UnsupportedServerError
 from aaiclick.store import pooler
-from aaiclick.store.connections import SESSION_SETTINGS, connect, create_pool
+from aaiclick.store.postgres_connections import SESSION_SETTINGS, connect, create_pool
 from aaiclick.store.tenancy.api_role import API_ROLE, create_api_pool, ensure_api_role
 
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncpg
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.store.connections import create_engine
 from aaiclick.store.migrate import check_schema, upgrade
 from aaiclick.store.models import metadata
+from aaiclick.store.postgres_connections import create_engine
 
 OURS = "n.nspname = 'public' AND c.relname <> 'aaiclick_version' AND c.relname <> 'aaiclick_version_pkc'"
 CATALOG = {

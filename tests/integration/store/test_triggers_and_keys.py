@@ -8,9 +8,9 @@ from sqlmodel import select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.store.connections import create_engine
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskReadiness, TaskStatus
 from aaiclick.store.models import Job, Org, Task
+from aaiclick.store.postgres_connections import create_engine
 
 ORG = f"'{DEFAULT_ORG_ID}'"
 DATASET = "'22222222-2222-4222-8222-222222222222'"
@@ -64,13 +64,13 @@ async def test_second_leader_is_refused(db: asyncpg.Connection) -> None:
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [("priority = 1", "changed"), ("priority = 1, updated_at = '2001-01-01'", "as it says")],
+    [("error = 'x'", "changed"), ("error = 'x', updated_at = '2001-01-01'", "as it says")],
 )
 async def test_updated_at_is_set_by_a_trigger(db: asyncpg.Connection, change: str, expected: str) -> None:
-    await db.execute("INSERT INTO tasks (id, type, updated_at) VALUES (1, 'x', '2000-01-01')")
-    await db.execute(f"UPDATE tasks SET {change} WHERE id = 1")
+    await db.execute(f"INSERT INTO jobs (id, org_id, name, updated_at) VALUES (1, {ORG}, 'x', '2000-01-01')")
+    await db.execute(f"UPDATE jobs SET {change} WHERE id = 1")
     changed = await db.fetchval(
-        "SELECT CASE updated_at WHEN now() THEN 'changed' WHEN '2001-01-01' THEN 'as it says' END FROM tasks"
+        "SELECT CASE updated_at WHEN now() THEN 'changed' WHEN '2001-01-01' THEN 'as it says' END FROM jobs"
     )
     assert changed == expected
 

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import psutil
@@ -17,10 +18,10 @@ import pytest
 
 from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 from tests.fork_server import FORK_SERVER, ForkedProcess
 from tests.integration.worker.worker_fork_server import WorkerForkServer
@@ -95,7 +96,9 @@ class Worker:
 class WorkerEnvironment:
     """Database, directory with tasks, and workers of a test."""
 
-    def __init__(self, endpoint, directory: Path, environment: dict[str, str]) -> None:
+    def __init__(self, endpoint, directory: Path, environment: dict[str, str], stack: Any = None) -> None:
+        """With the stack of the run, tests use its kept connection instead of new ones."""
+        self._stack = stack
         self.endpoint = endpoint
         self.directory = directory
         self.environment = environment
@@ -124,21 +127,22 @@ class WorkerEnvironment:
     ) -> list[int]:
         name = f"users_tasks.{function}"
         tasks = [NewTask(get_snowflake_id(), name, name, kwargs, options=TaskOptions(**options)) for _ in range(count)]
-        connection = await connect(self.endpoint)
-        try:
-            return await enqueue_tasks(connection, tasks, org_id)
-        finally:
-            await connection.close()
+        return await self._use_connection(lambda connection: enqueue_tasks(connection, tasks, org_id))
 
     async def task(self, task_id: int) -> asyncpg.Record:
-        return (await self.rows("SELECT * FROM tasks WHERE id = $1", task_id))[0]
+        return (await self.rows("SELECT tasks.*, tasks.log_path FROM tasks WHERE id = $1", task_id))[0]
 
     async def rows(self, statement: str, *arguments) -> list[asyncpg.Record]:
-        connection = await connect(self.endpoint)
-        try:
-            return await connection.fetch(statement, *arguments)
-        finally:
-            await connection.close()
+        return await self._use_connection(lambda connection: connection.fetch(statement, *arguments))
+
+    async def _use_connection(self, work: Callable[..., Awaitable[Any]]) -> Any:
+        if self._stack is None:
+            connection = await connect(self.endpoint)
+            try:
+                return await work(connection)
+            finally:
+                await connection.close()
+        return await asyncio.wrap_future(self._stack.start(self._stack.use_connection(self.endpoint.database, work)))
 
     async def wait_until(
         self, task_id: int, condition: Callable[[asyncpg.Record], bool], seconds: float = 100
@@ -150,15 +154,11 @@ class WorkerEnvironment:
         self, ids: list[int], condition: Callable[[asyncpg.Record], bool], seconds: float = 100
     ) -> list[asyncpg.Record]:
         """Wait until a condition holds for all tasks at once."""
-        connection = await connect(self.endpoint)
-        question = "SELECT * FROM tasks WHERE id = ANY ($1::bigint[])"
-        try:
-            async with asyncio.timeout(seconds):
-                while not all(map(condition, rows := await connection.fetch(question, ids))):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-                return rows
-        finally:
-            await connection.close()
+        question = "SELECT tasks.*, tasks.log_path FROM tasks WHERE id = ANY ($1::bigint[])"
+        async with asyncio.timeout(seconds):
+            while not all(map(condition, rows := await self.rows(question, ids))):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            return rows
 
     async def assert_all_completed(self, ids: list[int], seconds: float = 100) -> None:
         """Wait until all tasks have completed, and check that none was charged."""
@@ -167,9 +167,9 @@ class WorkerEnvironment:
 
 
 @pytest.fixture
-def worker_env(gateway, aaiclick_postgres, tmp_path):
+def worker_env(gateway, aaiclick_stack, aaiclick_postgres, tmp_path):
     (tmp_path / "users_tasks.py").write_text(textwrap.dedent(TASKS))
-    env = WorkerEnvironment(aaiclick_postgres, tmp_path, gateway.environment)
+    env = WorkerEnvironment(aaiclick_postgres, tmp_path, gateway.environment, aaiclick_stack)
     yield env
     for worker in env.workers:
         if worker.process.poll() is None:

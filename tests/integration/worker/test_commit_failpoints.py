@@ -6,6 +6,7 @@ No outcome is lost or accepted twice, and all invariants hold.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import textwrap
@@ -14,26 +15,28 @@ from collections.abc import Sequence
 import pytest
 
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.engine.maintenance import reap_expired_leases
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
-from tests.integration.gateways import ONE_REQUEST, postgres_only
+from tests.integration.gateways import NO_CHILDREN, ONE_REQUEST, postgres_only
 from tests.integration.worker.worker_fork_server import WorkerProcesses
 
 TASKS = """
 import asyncio, os
-from aaiclick.orchestration import add_task_to_job, get_current_context
+from aaiclick.orchestration import Task, add_task_to_job, create_job, get_current_context
 
 async def plain(): pass
 async def slow(): await asyncio.sleep(0.5)
+async def later(seconds): await asyncio.sleep(float(seconds))
 def flaky(path):
     try: os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError: return
     raise OSError("the first time never works")
 async def grow(): await add_task_to_job(get_current_context().job_id, "users_tasks.plain")
+async def parent(): await create_job("child", Task("users_tasks.plain"))
 async def wait_for(path):
     while not os.path.exists(path): await asyncio.sleep(0.02)
 """
@@ -50,7 +53,7 @@ CREATE TRIGGER note_accepted AFTER UPDATE ON tasks FOR EACH ROW
 FAILPOINTS = [("claim", "plain"), ("start", "slow"), ("end", "linked"), ("end", "flaky"), ("add", "grow")]
 """Failpoints of a worker process, with the type of job that reaches each first."""
 
-PARTS = [("complete", "plain"), ("flush", "linked")]
+PARTS = [("complete", "plain"), ("complete_linked", "chain"), ("flush", "group")]
 """Failpoints without an HTTP request of their own."""
 
 BOTH = "before after"
@@ -93,6 +96,12 @@ class JobUnderTest:
             groups = [NewGroup(get_snowflake_id(), "g")]
             tasks = [new("plain"), new("plain", groups[0].id), new("plain", groups[0].id), new("plain")]
             edges = [(tasks[0].id, groups[0].id), (groups[0].id, tasks[3].id)]
+        elif job_type == "chain":
+            tasks = [new("plain") for _ in range(4)]
+            edges = [(first.id, second.id) for first, second in itertools.pairwise(tasks)]
+        elif job_type == "group":  # members that end alone: the claim after them finds nothing, and does not flush
+            groups = [NewGroup(get_snowflake_id(), "g")]
+            tasks = [new("later", groups[0].id, seconds=seconds) for seconds in ("0", "0.1", "0.2")]
         elif job_type == "flaky":
             tasks = [new("flaky", path=str(self.directory / "tried")), new("plain")]
             edges = [(tasks[0].id, tasks[1].id)]
@@ -108,7 +117,10 @@ class JobUnderTest:
         A request of a killed process may still be on its way: the server then leases tasks to the dead worker.
         """
         async with asyncio.timeout(100):
-            while status not in {row["status"] for row in await self.db.fetch(f"SELECT status::text FROM {table}")}:
+            while True:
+                statuses = {row["status"] for row in await self.db.fetch(f"SELECT status::text FROM {table}")}
+                if status in statuses and (status != "COMPLETED" or len(statuses) == 1):  # child jobs too
+                    return
                 await self.expire(dead)
                 await asyncio.sleep(0.01)
 
@@ -160,6 +172,13 @@ async def test_cut_off_at_a_commit_and_finished_by_itself(worker_processes, work
     await finished_by_itself(worker_processes, work, failpoint, job_type, when)
     if failpoint == "end" and job_type != "flaky":  # the outcome is sent again, the task is not run again
         assert await work.db.fetchval("SELECT attempt FROM tasks ORDER BY id LIMIT 1") == 1
+
+
+@postgres_only(NO_CHILDREN)
+async def test_killed_at_the_submit_of_a_child_and_finished_by_another(worker_processes, work):
+    """The next attempt finds the child that the killed one has submitted."""
+    await finished_by_another(worker_processes, work, "submit", "parent", BOTH)
+    assert await work.db.fetchval("SELECT count(*) FROM jobs WHERE parent_job_id = $1", work.job_id) == 1
 
 
 @postgres_only(ONE_REQUEST)

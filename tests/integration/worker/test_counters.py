@@ -2,6 +2,19 @@
 
 import asyncio
 
+import pytest
+
+from aaiclick import failpoints
+
+LOST_REPORTS = "count_outcomes.before=error,count_outcomes.after=error"
+
+
+@pytest.fixture
+def armed_server():
+    """Arms faults in the server, which runs in this process."""
+    yield failpoints.arm_faults
+    failpoints.arm_faults("")
+
 
 async def test_worker_is_active_with_a_task_and_idle_without(worker_env, tmp_path):
     worker = worker_env.start(WORKER_HEARTBEAT_INTERVAL="0.1")
@@ -22,11 +35,14 @@ async def test_worker_is_active_with_a_task_and_idle_without(worker_env, tmp_pat
     await wait_for_status("STOPPED")
 
 
-async def test_worker_counts_completed_and_failed_tasks_per_queue(worker_env):
+@pytest.mark.parametrize("faults", ["", LOST_REPORTS], ids=["", "lost reports"])
+async def test_worker_counts_completed_and_failed_tasks_per_queue(worker_env, armed_server, faults):
+    """Exactly once, although the first report does not arrive, and the response to the second is lost."""
+    armed_server(faults)
     await worker_env.enqueue_many(30, "nothing")
     await worker_env.enqueue_many(2, "fail", max_attempts=1)
     await worker_env.enqueue_many(1, "fail", max_attempts=1, queue="other")
-    worker_env.drain()
+    worker_env.drain(AAICLICK_FAULTS=faults)
     rows = await worker_env.rows("SELECT tasks_completed, tasks_failed FROM workers")
     assert [tuple(row) for row in rows] == [(30, 3)]
     rows = await worker_env.rows(

@@ -6,10 +6,10 @@ import asyncio
 from uuid import uuid4
 
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from tests.integration.gateways import ONE_ORGANISATION, postgres_only
 
 CROWD = 1_000_000

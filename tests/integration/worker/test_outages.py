@@ -11,6 +11,7 @@ import pytest
 
 from aaiclick.chaos.tcp_proxy import TcpProxy
 from aaiclick.data import DataContext, open_reference
+from aaiclick.orchestration import OrchContext, create_job, create_task
 from aaiclick.settings import get_settings
 from tests.integration.gateways import AFTER_CLAIM, ONE_ORGANISATION, postgres_only
 
@@ -30,6 +31,11 @@ async def give_rows_when(path):
         yield {"x": [1, 2]}
         yield {"x": [3]}
     return rows()
+async def add_one(number: int = 0) -> int: return number + 1
+async def describe(number: int) -> dict[str, object]: return {"number": number, "name": "pen"}
+async def repeat(number: int) -> list[int]: return [number] * 100
+async def add_up(numbers: list[int], record: dict[str, object], items: list[int]) -> int:
+    return sum(numbers) + record["number"] + sum(items)
 async def store(): await create_object_from_value([1])
 async def store_in_a_group():
     async with asyncio.TaskGroup() as group:
@@ -129,7 +135,9 @@ NO_LITERALS = {"AAICLICK_MAX_LITERAL_BYTES": "-1"}
 @pytest.mark.parametrize("value", [7, {"a": [1, 2]}, [1, "x", None], "text"], ids=repr)
 async def test_small_result_is_published_while_clickhouse_is_down(network, worker_env, value):
     go = worker_env.directory / "go"
-    task_id = await worker_env.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
+    task_id = await worker_env.enqueue(
+        "give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1, repeatable=True
+    )
     await asyncio.to_thread(worker_env.start)
     await until_exists(worker_env.directory / "go.began")
     network.cut()
@@ -138,10 +146,31 @@ async def test_small_result_is_published_while_clickhouse_is_down(network, worke
     assert (row["status"], row["attempt"], row["failures"]) == ("COMPLETED", 1, 0), row["error"]
 
 
+async def test_job_of_plain_values_completes_without_clickhouse(network, worker_env):
+    """A fan-out, a chain, a fan-in, a dict and a list, with a server that is stopped before the worker starts."""
+    network.cut()
+    numbers = [create_task("users_tasks.add_one") for _ in range(20)]
+    chain = [create_task("users_tasks.add_one")]
+    for _ in range(10):
+        chain.append(create_task("users_tasks.add_one", {"number": chain[-1]}))
+    record = create_task("users_tasks.describe", {"number": chain[-1]})
+    items = create_task("users_tasks.repeat", {"number": numbers[0]})
+    total = create_task("users_tasks.add_up", {"numbers": numbers, "record": record, "items": items})
+    async with OrchContext(endpoint=worker_env.endpoint):
+        await create_job("plain values", total)
+    await asyncio.to_thread(worker_env.start)
+    row = await worker_env.wait_until(total.id, lambda row: row["completed_at"], seconds=60)
+    assert (row["status"], row["failures"]) == ("COMPLETED", 0), row["error"]
+    assert json.loads(row["literal"]) == {"value": 20 + 11 + 100}
+    assert await worker_env.rows("SELECT FROM task_attempts") == []
+
+
 @pytest.mark.parametrize("value", [7, {"a": [1, 2]}, [1, "x", None], "text"], ids=repr)
 async def test_result_is_published_when_clickhouse_is_back(network, worker_env, value):
     go = worker_env.directory / "go"
-    task_id = await worker_env.enqueue("give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1)
+    task_id = await worker_env.enqueue(
+        "give_when", json.dumps({"path": str(go), "value": value}), max_attempts=1, repeatable=True
+    )
     await asyncio.to_thread(worker_env.start, **NO_LITERALS)
     await until_exists(worker_env.directory / "go.began")
     network.cut()
@@ -159,7 +188,7 @@ async def test_result_is_published_when_clickhouse_is_back(network, worker_env, 
 async def test_a_generator_is_not_published_twice(network, worker_env):
     """The first attempt consumes it and is released; the next one produces all rows."""
     go = worker_env.directory / "go"
-    task_id = await worker_env.enqueue("give_rows_when", json.dumps({"path": str(go)}), max_attempts=1)
+    task_id = await worker_env.enqueue("give_rows_when", json.dumps({"path": str(go)}), max_attempts=1, repeatable=True)
     await asyncio.to_thread(worker_env.start)
     await until_exists(worker_env.directory / "go.began")
     network.cut()
@@ -175,7 +204,7 @@ async def test_a_generator_is_not_published_twice(network, worker_env):
 @pytest.mark.parametrize("function", ["store", "store_in_a_group", "store_and_wrap"])
 async def test_an_outage_in_the_code_of_a_task_is_not_charged(network, worker_env, function):
     network.cut()
-    task_id = await worker_env.enqueue(function, max_attempts=1)
+    task_id = await worker_env.enqueue(function, max_attempts=1, repeatable=True)
     await asyncio.to_thread(worker_env.start)
     await until_released(worker_env, task_id)
     row = await worker_env.task(task_id)
@@ -192,7 +221,9 @@ async def test_an_outage_while_inputs_are_loaded_is_not_charged(network, worker_
     row = await worker_env.wait_until(producer, lambda row: row["completed_at"])
     await asyncio.to_thread(worker.stop)
     network.cut()
-    task_id = await worker_env.enqueue("read", json.dumps({"rows": json.loads(row["result"])}), max_attempts=1)
+    task_id = await worker_env.enqueue(
+        "read", json.dumps({"rows": json.loads(row["result"])}), max_attempts=1, repeatable=True
+    )
     await asyncio.to_thread(worker_env.start)
     await until_released(worker_env, task_id)
     network.restore()
@@ -203,7 +234,7 @@ async def test_an_outage_while_inputs_are_loaded_is_not_charged(network, worker_
 @postgres_only(AFTER_CLAIM)
 async def test_isolated_task_is_released_during_an_outage(network, worker_env):
     network.cut()
-    task_id = await worker_env.enqueue("store", max_attempts=1)
+    task_id = await worker_env.enqueue("store", max_attempts=1, repeatable=True)
     await asyncio.to_thread(worker_env.start, "--isolation", "process")
     await until_released(worker_env, task_id)
     network.restore()
@@ -213,7 +244,10 @@ async def test_isolated_task_is_released_during_an_outage(network, worker_env):
 
 async def test_an_unreachable_service_of_the_task_itself_is_charged(worker_env):
     port = json.dumps({"port": closed_port()})
-    ids = [await worker_env.enqueue(name, port, max_attempts=1) for name in ("refused", "foreign_clickhouse")]
+    ids = [
+        await worker_env.enqueue(name, port, max_attempts=1, repeatable=True)
+        for name in ("refused", "foreign_clickhouse")
+    ]
     await asyncio.to_thread(worker_env.start)
     for task_id in ids:
         row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
@@ -224,7 +258,7 @@ async def test_an_unreachable_service_of_the_task_itself_is_charged(worker_env):
 @pytest.mark.parametrize("function", ["hold_session", "hold_connection"])
 @postgres_only(ONE_ORGANISATION)
 async def test_a_lost_postgres_connection_is_an_outage(worker_env, function):
-    task_id = await worker_env.enqueue(function, max_attempts=1)
+    task_id = await worker_env.enqueue(function, max_attempts=1, repeatable=True)
     await asyncio.to_thread(worker_env.start)
     terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     async with asyncio.timeout(30):
@@ -238,7 +272,7 @@ async def test_a_lost_postgres_connection_is_an_outage(worker_env, function):
 @pytest.mark.parametrize("function", ["too_many_queries", "shared_memory"])
 @postgres_only(AFTER_CLAIM)
 async def test_an_overloaded_clickhouse_is_not_charged(worker_env, function):
-    task_id = await worker_env.enqueue(function, max_attempts=1)
+    task_id = await worker_env.enqueue(function, max_attempts=1, repeatable=True)
     await asyncio.to_thread(worker_env.start)
     await until_released(worker_env, task_id)
     assert ("RELEASED", False) in await attempts(worker_env, task_id)
@@ -246,7 +280,7 @@ async def test_an_overloaded_clickhouse_is_not_charged(worker_env, function):
 
 @postgres_only(AFTER_CLAIM)
 async def test_the_memory_limit_of_one_query_is_charged(worker_env):
-    task_id = await worker_env.enqueue("own_memory", max_attempts=1)
+    task_id = await worker_env.enqueue("own_memory", max_attempts=1, repeatable=True)
     await asyncio.to_thread(worker_env.start)
     row = await worker_env.wait_until(task_id, lambda row: row["completed_at"])
     assert row["status"] == "DEAD_LETTER"
@@ -260,7 +294,7 @@ async def test_the_memory_limit_of_one_query_is_charged(worker_env):
 )
 @postgres_only(AFTER_CLAIM)
 async def test_a_wrong_clickhouse_configuration_is_not_charged(worker_env, aaiclick_clickhouse, change, message):
-    task_id = await worker_env.enqueue("store", max_attempts=1)
+    task_id = await worker_env.enqueue("store", max_attempts=1, repeatable=True)
     url = replace(aaiclick_clickhouse, **change).url
     worker = await asyncio.to_thread(worker_env.start, AAICLICK_CLICKHOUSE_URL=url)
     await until_released(worker_env, task_id)

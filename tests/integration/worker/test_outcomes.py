@@ -12,8 +12,8 @@ from aaiclick.data.runtime.clickhouse_client import connect as clickhouse
 from aaiclick.endpoints import ServerEndpoint
 from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
 from aaiclick.settings import get_settings
-from aaiclick.store.connections import connect
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy import orgs, secrets
 from aaiclick.store.tenancy.orgs import create_org
 from aaiclick.store.tenancy.secret_encryption import new_key
@@ -107,7 +107,7 @@ async def test_unstorable_result_is_a_failure(worker_env):
 
 @postgres_only(AFTER_CLAIM)
 async def test_sys_exit_fails_only_that_task(worker_env):
-    task_id = await worker_env.enqueue("leave", max_attempts=1)
+    task_id = await worker_env.enqueue("leave", max_attempts=1, repeatable=True)
     other_ids = await worker_env.enqueue_many(20, "nothing")
     worker_env.drain()
     assert (await worker_env.task(task_id))["status"] == "DEAD_LETTER"
@@ -119,7 +119,7 @@ async def test_sys_exit_fails_only_that_task(worker_env):
 async def test_all_output_of_a_task_is_in_its_log(worker_env):
     task_id = await worker_env.enqueue("speak")
     silent = await worker_env.enqueue("nothing")
-    failing = await worker_env.enqueue("fail", max_attempts=1)
+    failing = await worker_env.enqueue("fail", max_attempts=1, repeatable=True)
     worker_env.drain()
     row = await worker_env.task(task_id)
     log_text = (worker_env.directory / "logs" / f"{task_id}.log").read_text()
@@ -130,7 +130,7 @@ async def test_all_output_of_a_task_is_in_its_log(worker_env):
 
 
 async def test_secrets_in_errors_are_redacted(worker_env, gateway, aaiclick_clickhouse):
-    task_id = await worker_env.enqueue("blab", max_attempts=1)
+    task_id = await worker_env.enqueue("blab", max_attempts=1, repeatable=True)
     worker_env.drain()
     text = (await worker_env.task(task_id))["error"] + (worker_env.directory / "logs" / f"{task_id}.log").read_text()
     assert "connecting to" in text
@@ -148,7 +148,7 @@ async def test_secrets_are_redacted_in_log_and_error(worker_env, gateway, monkey
     org, keys = await orgs.find_org(db, "default"), await secrets.load_keys_for_writing(db)
     await secrets.set_secret(db, org, "token", "canary-of-a-task", None, keys)
     await db.close()
-    task_id = await worker_env.enqueue("reveal", json.dumps({"name": "token"}), max_attempts=1)
+    task_id = await worker_env.enqueue("reveal", json.dumps({"name": "token"}), max_attempts=1, repeatable=True)
     own = {} if isinstance(gateway.work, ServerEndpoint) else {"AAICLICK_SECRETS_KEY": key}  # HTTP workers have no key
     assert worker_env.start("--drain", "--isolation", isolation, AAICLICK_LOG_FORMAT="json", **own).wait() == 0
     row = await worker_env.task(task_id)
@@ -177,7 +177,10 @@ async def test_max_tasks_ends_the_worker(worker_env):
 
 
 async def test_isolated_tasks_have_the_same_outcomes(worker_env):
-    good, bad = await worker_env.enqueue("echo", '{"word": 7}'), await worker_env.enqueue("fail", max_attempts=1)
+    good, bad = (
+        await worker_env.enqueue("echo", '{"word": 7}'),
+        await worker_env.enqueue("fail", max_attempts=1, repeatable=True),
+    )
     worker_env.drain("--isolation", "process")
     assert (await worker_env.task(good))["status"] == "COMPLETED"
     assert (await worker_env.task(bad))["status"] == "DEAD_LETTER"
@@ -197,7 +200,7 @@ async def test_objects_of_other_organisations_are_not_found(worker_env, aaiclick
     peeks = {}
     for org_id in (one, two, DEFAULT_ORG_ID):
         [peeks[org_id]] = await worker_env.enqueue_many(
-            1, "peek", json.dumps({"table": table}), org_id=org_id, max_attempts=1
+            1, "peek", json.dumps({"table": table}), org_id=org_id, max_attempts=1, repeatable=True
         )
     worker_env.drain("--import", "users_tasks")
     assert (await worker_env.task(peeks[one]))["status"] == "COMPLETED"
@@ -228,7 +231,7 @@ async def test_task_without_data_does_not_wait_for_clickhouse(worker_env):
     """A server that accepts connections and never answers, as behind a firewall."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         plain = await worker_env.enqueue_many(20, "nothing")
-        wants_data = await worker_env.enqueue("echo", json.dumps({"word": "x"}), max_attempts=1)
+        wants_data = await worker_env.enqueue("echo", json.dumps({"word": "x"}), max_attempts=1, repeatable=True)
         url = f"http://user:password@127.0.0.1:{silent.getsockname()[1]}/nowhere"
         worker = worker_env.start("--concurrency", "2", AAICLICK_CLICKHOUSE_URL=url, AAICLICK_MAX_LITERAL_BYTES="-1")
         for task_id in plain:

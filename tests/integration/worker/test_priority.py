@@ -9,9 +9,9 @@ import pytest
 
 from aaiclick.orchestration.worker.process_config import EXIT_FINISHED
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 
 ORDER = """

@@ -30,8 +30,8 @@ def shout_at_once(megabytes):
 @postgres_only(AFTER_CLAIM)
 async def test_task_out_of_memory_is_charged_alone(worker_env):
     (worker_env.directory / "users_tasks.py").write_text(textwrap.dedent(GREEDY))
-    culprit = await worker_env.enqueue("eat", max_attempts=1, priority=1)
-    other_ids = await worker_env.enqueue_many(20, "patient", '{"seconds": 0.3}', max_attempts=1)
+    culprit = await worker_env.enqueue("eat", max_attempts=1, repeatable=True, priority=1)
+    other_ids = await worker_env.enqueue_many(20, "patient", '{"seconds": 0.3}', max_attempts=1, repeatable=True)
     worker = worker_env.start("--memory-mb", "1000")
     row = await worker_env.wait_until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
     assert row["failures"] == 1
@@ -44,10 +44,12 @@ async def test_task_out_of_memory_is_charged_alone(worker_env):
 async def test_a_gigabyte_of_output_uses_little_disk_and_memory(worker_env):
     (worker_env.directory / "users_tasks.py").write_text(textwrap.dedent(GREEDY))
     ids = [
-        await worker_env.enqueue("shout", json.dumps({"megabytes": 1000}), max_attempts=1),
-        await worker_env.enqueue("shout_at_once", json.dumps({"megabytes": 300}), max_attempts=1, priority=1),
+        await worker_env.enqueue("shout", json.dumps({"megabytes": 1000}), max_attempts=1, repeatable=True),
+        await worker_env.enqueue(
+            "shout_at_once", json.dumps({"megabytes": 300}), max_attempts=1, repeatable=True, priority=1
+        ),
     ]
-    other_ids = await worker_env.enqueue_many(20, "patient", '{"seconds": 0.01}', max_attempts=1)
+    other_ids = await worker_env.enqueue_many(20, "patient", '{"seconds": 0.01}', max_attempts=1, repeatable=True)
     worker_env.drain("--concurrency", "1")
     for task_id in ids:
         row = await worker_env.task(task_id)

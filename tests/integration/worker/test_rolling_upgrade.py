@@ -19,14 +19,14 @@ from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import SchemaError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import alembic_commands
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import check_invariants
-from aaiclick.store.engine.plan import NewTask, Plan
 from aaiclick.store.engine.queries import get_job
+from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.migrate import get_current_revision, upgrade
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy.api_keys import create_key
 
 NEXT = '''

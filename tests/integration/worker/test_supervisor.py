@@ -14,15 +14,18 @@ from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.worker.main import EXIT_ORPHANED
 from aaiclick.orchestration.worker.process_config import EXIT_STUCK
 from aaiclick.orchestration.worker.supervisor import GIVE_UP_SECONDS, LOG_OUTAGE_SECONDS
-from aaiclick.store.connections import connect
 from aaiclick.store.engine import maintenance
+from aaiclick.store.postgres_connections import connect
 
 
 async def test_timed_out_task_is_ended_whatever_it_does(worker_env):
     """Each task runs in its own process."""
     seconds = json.dumps({"seconds": 60})
     functions = ("block", "sleep", "patient", "hold_the_interpreter")
-    late = [await worker_env.enqueue(function, seconds, timeout_seconds=0.5, max_attempts=1) for function in functions]
+    late = [
+        await worker_env.enqueue(function, seconds, timeout_seconds=0.5, max_attempts=1, repeatable=True)
+        for function in functions
+    ]
     other_ids = await worker_env.enqueue_many(30, "nothing")
     worker_env.start("--processes", "4", "--concurrency", "1")
     for row in await worker_env.wait_until_all(late, lambda row: row["status"] == "DEAD_LETTER", 60):
@@ -35,8 +38,8 @@ async def test_only_tasks_that_kill_their_process_are_charged(worker_env):
     policy = {"retry_policy": json.dumps({"base_seconds": 0.01}), "priority": 5}
     ends = await worker_env.enqueue("end_the_process", '{"code": 7}', max_attempts=2, **policy)
     well = await worker_env.enqueue("end_the_process", '{"code": 0}', max_attempts=2, **policy)
-    killed = await worker_env.enqueue("kill_the_process", max_attempts=1, **policy)
-    other_ids = await worker_env.enqueue_many(40, "patient", '{"seconds": 0.2}', max_attempts=1)
+    killed = await worker_env.enqueue("kill_the_process", max_attempts=1, repeatable=True, **policy)
+    other_ids = await worker_env.enqueue_many(40, "patient", '{"seconds": 0.2}', max_attempts=1, repeatable=True)
     worker_env.start()
     for culprit, failures in ((ends, 2), (well, 2), (killed, 1)):
         row = await worker_env.wait_until(culprit, lambda row: row["status"] == "DEAD_LETTER", 60)
@@ -46,7 +49,7 @@ async def test_only_tasks_that_kill_their_process_are_charged(worker_env):
 
 
 async def test_errors_without_a_text_are_failures(worker_env):
-    odd = [await worker_env.enqueue(function, max_attempts=1) for function in ("mumble", "choke")]
+    odd = [await worker_env.enqueue(function, max_attempts=1, repeatable=True) for function in ("mumble", "choke")]
     worker_env.start("--concurrency", "1")
     rows = await worker_env.wait_until_all(odd, lambda row: row["status"] == "DEAD_LETTER")
     assert "ValueError: \\ud800" in rows[0]["error"]

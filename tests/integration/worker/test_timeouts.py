@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.plan import NewTask
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 
 HANG_ONCE = """

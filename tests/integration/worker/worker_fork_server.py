@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.worker.process_config import EXIT_FINISHED, Setup, WorkerConfig
-from aaiclick.store.connections import connect
 from aaiclick.store.engine.workers import register_worker
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.postgres_connections import connect
 
 if TYPE_CHECKING:
     from tests.integration.gateways import GatewayEndpoint

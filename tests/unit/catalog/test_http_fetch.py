@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from aaiclick.catalog.errors import OperatorError
-from aaiclick.catalog.execution import http_fetch
-from aaiclick.catalog.execution.http_fetch import _parse_records
+from aaiclick.catalog.execution import http_fetch_operator
+from aaiclick.catalog.execution.http_fetch_operator import _parse_records
 from aaiclick.catalog.operators.config import HttpFetchConfig
 
 SETTINGS = HttpFetchConfig(url="https://example.com/x?secret=1", format="parquet")
@@ -28,7 +28,7 @@ def test_a_document_is_decoded_whole():
 
 def test_parquet_expansion_is_limited(monkeypatch):
     """A dictionary with one long value: 5,000 rows of 100 kB in a small file."""
-    monkeypatch.setattr(http_fetch, "DECODED_BYTES", 200 << 20)
+    monkeypatch.setattr(http_fetch_operator, "DECODED_BYTES", 200 << 20)
     value = pa.array(["x" * 100_000])
     column = pa.DictionaryArray.from_arrays(pa.array([0] * 5_000, pa.int32()), value)
     body = document(pa.table({"long": column.cast(pa.dictionary(pa.int32(), pa.string()))}))
@@ -49,7 +49,7 @@ def strip_arrow_schema(body: bytes) -> bytes:
 
 
 def test_declared_parquet_size_over_limit_is_refused(monkeypatch):
-    monkeypatch.setattr(http_fetch, "DECODED_BYTES", 1_000)
+    monkeypatch.setattr(http_fetch_operator, "DECODED_BYTES", 1_000)
     with pytest.raises(OperatorError, match="expands to more than"):
         _parse_records(document(pa.table({"n": list(range(5_000))})), SETTINGS)
 
@@ -67,7 +67,7 @@ def test_declared_parquet_size_over_limit_is_refused(monkeypatch):
 )
 def test_a_text_document_of_too_many_values_is_refused_before_parsing(monkeypatch, format_, body):
     for limit in ("JSON_VALUES", "CSV_VALUES", "CSV_COLUMNS"):
-        monkeypatch.setattr(http_fetch, limit, 10_000)
+        monkeypatch.setattr(http_fetch_operator, limit, 10_000)
     settings = HttpFetchConfig(url="https://example.com/x?secret=1", format=format_)
     with pytest.raises(OperatorError, match=r"^https://example.com/x has more than 10,000 (values|columns)"):
         _parse_records(body, settings)

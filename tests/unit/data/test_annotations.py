@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from aaiclick.data import Object, View
-from aaiclick.data.io.annotations import form_of, forms_of
+from aaiclick.data.io.argument_conversion import form_of, forms_of
 
 if TYPE_CHECKING:
     from nowhere import Unknown

@@ -25,9 +25,9 @@ from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.expressions.window_methods import WindowMethods
 from aaiclick.data.fetch_methods import ReaderMethods
 from aaiclick.data.join_methods import JoinMethods
+from aaiclick.data.relational_methods import TableMethods
 from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.tables import Table
-from aaiclick.data.table_methods import TableMethods
 from aaiclick.data.time_groups import TimeGroupBy
 from aaiclick.data.types import parse_type
 from tests.integration.data import comparisons as c

@@ -8,7 +8,7 @@ import pytest
 
 from aaiclick.data import S3Access
 from aaiclick.data.errors import DataError
-from aaiclick.data.io.s3 import S3Object, signed_headers
+from aaiclick.data.io.s3_client import S3Object, signed_headers
 from aaiclick.data.io.ssrf import without_query
 from aaiclick.errors import AaiclickError
 

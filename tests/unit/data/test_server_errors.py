@@ -79,3 +79,12 @@ def test_query_faults_carry_no_endpoint(name: str) -> None:
 
 def test_errors_of_the_http_client_are_outages() -> None:
     assert issubclass(ClientConnectorError, OSError)
+
+
+def test_nested_aggregate_error_explains_that_an_alias_hides_a_column() -> None:
+    text = "Aggregate function sum(euros) is found inside another aggregate function in query"
+    error = translate_error(server_error(184, text, "ILLEGAL_AGGREGATION"), TARGET)
+    assert str(error).splitlines()[0] == (
+        f"ClickHouse refused the query: {text}. An alias hides the column of the same name: rename the alias, or "
+        "write the column as TABLE.COLUMN."
+    )

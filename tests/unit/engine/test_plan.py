@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aaiclick.errors import CycleError
-from aaiclick.store.engine.plan import (
+from aaiclick.store.engine.submission_plan import (
     ExistingNodes,
     NewGroup,
     NewTask,

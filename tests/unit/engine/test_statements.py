@@ -31,6 +31,10 @@ FACTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+INTERNAL_COLUMNS = {"literal", "last_count_report", "opened_routed_at", "closed_routed_at", "escalate_at"}
+"""Read by the results of tasks, by reports of workers and by the routing of messages only."""
+
+
 def make_facts(changes: dict[str, Any]) -> TaskFacts:
     return TaskFacts(**dict.fromkeys(TaskFacts.__slots__) | FACTS | changes)
 
@@ -52,11 +56,19 @@ def test_statements_return_only_explicit_columns() -> None:
         assert not {"*", *metadata.tables} & {word for columns in returned for word in columns}, name
 
 
+def test_every_update_of_tasks_sets_updated_at() -> None:
+    """A trigger would lock each row before it is updated."""
+    for name, text in load_statements().items():
+        updates = re.split(r"UPDATE tasks\b(?= SET| t SET)", text)[1:]
+        assert all("updated_at = " in update for update in updates), name
+
+
 def test_column_lists_equal_the_models() -> None:
     for name, columns in load_columns().items():
-        if name not in ("task_options", "schedule_fields"):
-            stored = {column.name for column in metadata.tables[name].columns} - {"literal"}  # read by results only
-            assert sorted(columns) == sorted(stored), name
+        if name not in ("task_options", "schedule_fields", "job_function_fields"):
+            stored = {column.name for column in metadata.tables[name].columns} - INTERNAL_COLUMNS
+            computed = {"tasks.log_path"} if name == "tasks" else set[str]()
+            assert sorted(columns) == sorted(stored | computed), name
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aaiclick.operations.task_logs import trim_split_character
+from aaiclick.operations.log_files import trim_split_character
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest
 from aaiclick.api.worker_protocol.tasks import AddTasksRequest
 from aaiclick.api.worker_protocol.workers import SettleRequest
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
-from aaiclick.store.engine.plan import NewGroup, NewTask, Plan
+from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.task_options import TaskOptions
 
 LEASE = Lease(2**62 + 1, 3, uuid4())

@@ -12,10 +12,13 @@ from aaiclick.store.models import Dependency, OutboxRow, Task, enum_types, metad
 TABLES = {
     "api_keys", "audit_log", "column_lineage", "dag_current_versions", "dag_version_datasets", "dag_versions",
     "dataset_partitions", "dataset_versions", "datasets", "dependencies", "dispatches", "groups",
-    "idempotency_keys", "job_definitions", "jobs", "orphan_files", "metric_counts", "operator_state",
-    "org_role_memberships", "org_roles", "org_secrets", "orgs", "outbox", "queue_minutes", "queues", "schedules",
-    "table_refcounts", "table_references", "table_sessions", "task_additions", "task_attempts", "task_inputs",
-    "task_types", "tasks", "ui_sessions", "users", "workers", "waits", "workflow_events",
+    "idempotency_keys", "job_definitions", "job_functions", "jobs", "orphan_files", "metric_counts", "operator_state",
+    "org_role_memberships", "org_roles", "org_secrets", "orgs", "outbox", "queue_minutes", "queues", "rate_limits",
+    "result_cache", "schedules", "table_refcounts", "table_references", "table_sessions", "task_additions",
+    "task_attempts", "task_inputs", "task_types", "tasks", "ui_sessions", "users", "workers", "waits", "approvals",
+    "approval_links", "workflow_events",
+    "data_test_results", "dataset_freshness", "incident_occurrences", "incidents", "notification_channels",
+    "notification_rules", "notifications",
 }  # fmt: skip
 
 

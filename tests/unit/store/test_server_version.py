@@ -6,7 +6,7 @@ import pytest
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import UnsupportedServerError
-from aaiclick.store.connections import check_version
+from aaiclick.store.postgres_connections import check_version
 
 ENDPOINT = PostgresEndpoint("db.example", 5432, "u", "d", "secret")
 

@@ -20,9 +20,10 @@ def _forget_modules(tmp_path):
     """Remove modules that a test created."""
     before = set(sys.modules)
     yield
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in f"{sys.modules[name]!r} {getattr(sys.modules[name], '__path__', '')}":
-            del sys.modules[name]
+    created = {name: sys.modules[name] for name in set(sys.modules) - before}
+    paths = {name: f"{module!r} {getattr(module, '__path__', '')}" for name, module in created.items()}
+    for name in (name for name, path in paths.items() if str(tmp_path) in path):
+        del sys.modules[name]  # after all paths: a namespace package needs its parent to show its own
     importlib.invalidate_caches()
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aaiclick.orchestration.worker.executor import _call_in_thread
-from aaiclick.orchestration.worker.outcomes import _format_error
+from aaiclick.orchestration.worker.failure_outcomes import _format_error
 from aaiclick.tracebacks import owner_of
 
 
@@ -55,10 +55,9 @@ def test_frames_of_the_thread_pool_are_left_out() -> None:
 
 def test_wrong_arguments_show_the_signature() -> None:
     text = error_text(broken, odd=1)
-    assert text == (
-        "PermanentError: broken() has wrong arguments: got an unexpected keyword argument 'odd'.\n"
-        "Its signature is broken() -> None."
-    )
+    assert text.startswith("broken() has wrong arguments: got an unexpected keyword argument 'odd'.\n")
+    assert frame_names(text) == ["broken"]
+    assert text.endswith("Its signature is broken() -> None.")
 
 
 def test_traceback_of_an_own_error_keeps_all_frames() -> None:

@@ -8,7 +8,7 @@ from typing import cast
 
 from aaiclick.orchestration.worker.supervisor import Supervisor
 
-CONNECTIONS = ("_registrations", "_leases", "_limits", "_loops", "_events", "_runtimes", "_logs")
+CONNECTIONS = ("_registrations", "_leases", "_limits", "_loops", "_events", "_messages", "_runtimes", "_logs")
 
 
 class SilentConnection:

@@ -17,6 +17,7 @@ class StreamContext(Generic[T]):
 
 class AsyncClient:
     server_version: str
+    server_settings: dict[str, object]
     async def query_arrow(
         self,
         query: str,

@@ -23,8 +23,11 @@ from aaiclick.data.expressions.functions.registry import (
     check_types,
     define_aggregate,
     define_function,
+    raise_where,
 )
 from aaiclick.data.types import BOOL, FLOAT64, INT64, DataType, array_of, decimal_type, sized_integer_type
+
+WIDE_OVERFLOW = "aai_wide_sum"
 
 
 def sum_type(types: Types, params: Params) -> DataType:
@@ -45,15 +48,27 @@ def _build_sum(args: list[Expression], types: Types, params: Params, over: Over)
         exact = over(
             sql.call("sum", sql.cast(args[0], decimal_type(76, source.args[1]).as_nullable(types[0].nullable)))
         )
+        if source.args[0] > 38:
+            exact = _check_wide_sum(exact, args[0], 10.0 ** -source.args[1], over)
         total = sql.cast(exact, dtype.as_nullable(types[0].nullable))
-    elif source.bits == 64 and source.is_integer:
-        exact = over(sql.call("sum", sql.call("toInt128", args[0])))
+    elif source.is_integer and source.bits == 256:
+        total = _check_wide_sum(over(sql.call("sum", args[0])), args[0], 1.0 + (not source.is_signed), over)
+    elif source.is_integer and source.bits >= 64:
+        exact = over(sql.call("sum", sql.call("toInt128" if source.bits == 64 else "toInt256", args[0])))
         total = build_checked_cast(exact, dtype.as_nullable(types[0].nullable))
     elif source.is_integer and source.bits < 64:
         total = sql.cast(over(sql.call("sum", args[0])), dtype.as_nullable(types[0].nullable))
     else:
         total = over(sql.call("sum", args[0]))
     return sql.call("ifNull", total, sql.cast(sql.number(0), dtype)) if types[0].nullable else total
+
+
+def _check_wide_sum(total: Expression, value: Expression, unit: float, over: Over) -> Expression:
+    """Raise where a sum of 256 bits wrapped: it then differs from the sum of floats by a multiple of 2**256."""
+    about = over(sql.call("sumKahan", sql.call("toFloat64", value.copy())))
+    difference = sql.call("abs", sql.binary("-", sql.call("toFloat64", total), about))
+    wrapped = raise_where(sql.binary(">", difference, sql.number(2.0**254 * unit)), WIDE_OVERFLOW)
+    return sql.call("if", wrapped, total.copy(), total.copy())
 
 
 def _extreme_type(types: Types, params: Params) -> DataType:
@@ -87,11 +102,18 @@ def _nullable_float_type(types: Types, params: Params) -> DataType:
 
 def _build_mean(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
     source = numeric_type(types[0])
-    if source.is_integer and source.bits >= 64:  # avg wraps
+    if source.is_integer and 64 <= source.bits < 256:  # avg wraps
         total = over(sql.call("sum", sql.cast(args[0], _wide_integer_type(source).as_nullable(types[0].nullable))))
-        return sql.binary("/", total, sql.call("nullIf", over(sql.call("count", args[0].copy())), sql.number(0)))
-    value = sql.call("toFloat64", args[0]) if types[0].is_decimal or types[0].is_bool else args[0]
+        return _divide_by_count(total, args[0], over)
+    if source.is_decimal and source.args[0] <= 18:  # exact, and the sum is shared with sum()
+        return _divide_by_count(sql.call("toFloat64", over(sql.call("sum", args[0]))), args[0], over)
+    is_wide = types[0].is_decimal or types[0].bits == 256
+    value = sql.call("toFloat64", args[0]) if is_wide or types[0].is_bool else args[0]
     return over(sql.call("avgOrNull", value))
+
+
+def _divide_by_count(total: Expression, value: Expression, over: Over) -> Expression:
+    return sql.binary("/", total, sql.call("nullIf", over(sql.call("count", value.copy())), sql.number(0)))
 
 
 def _wide_integer_type(dtype: DataType) -> DataType:
@@ -106,7 +128,12 @@ def _build_deviation(function: str) -> BuildAggregate:
         value = sql.call("toFloat64", args[0])
         name = f"{function}{'Samp' if sample else 'Pop'}Stable"
         enough = sql.binary(">", over(sql.call("count", args[0].copy())), sql.number(1 if sample else 0))
-        return sql.call("if", enough, over(sql.call(name, value)), sql.null())
+        deviation = over(sql.call(name, value))
+        if not sample and types[0].is_float:  # ClickHouse returns 0 for a single NaN
+            finite = sql.logical_not(sql.call("isFinite", args[0].copy()))
+            some = sql.binary(">", over(sql.call("countIf", finite)), sql.number(0))
+            deviation = sql.call("if", some, sql.number(math.nan), deviation)
+        return sql.call("if", enough, deviation, sql.null())
 
     return build
 
@@ -151,8 +178,10 @@ def _build_pairwise(function: str) -> BuildAggregate:
     """Build corr or cov; NULL for fewer than two pairs."""
 
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        present = sql.conjunction(sql.call("isNotNull", arg.copy()) for arg in args)
-        enough = sql.binary(">", over(sql.call("countIf", present or sql.number(1))), sql.number(1))
+        pairs = zip(args, types, strict=True)
+        present = sql.conjunction(sql.call("isNotNull", arg.copy()) for arg, dtype in pairs if dtype.nullable)
+        count = sql.call("count") if present is None else sql.call("countIf", present)
+        enough = sql.binary(">", over(count), sql.number(1))
         value = over(sql.call(f"{function}OrNull", *(sql.call("toFloat64", arg) for arg in args)))
         return sql.call("if", enough, value, sql.null())
 

@@ -24,15 +24,16 @@ from aaiclick.data.expressions.functions.registry import (
     define_function,
     fixed_type,
 )
-from aaiclick.data.types import BOOL, DECIMAL_CLASSES, INT64, UINT64, DataType, supertype
+from aaiclick.data.types import BOOL, DECIMAL_CLASSES, INT64, UINT64, DataType, datetime_type, supertype, zone_of
 
 
 def are_comparable(left: DataType, right: DataType) -> bool:
     """Whether values of two types can be compared. ClickHouse compares more types by parsing strings."""
     if left.is_unknown or right.is_unknown:
         return True
-    groups = ("is_string", "is_temporal")
-    if any(getattr(left, group) and getattr(right, group) for group in groups):
+    if left.is_temporal and right.is_temporal:
+        return bool(zone_of(left)) == bool(zone_of(right))
+    if left.is_string and right.is_string:
         return True
     if (left.is_numeric or left.is_bool) and (right.is_numeric or right.is_bool):
         return True
@@ -42,6 +43,8 @@ def are_comparable(left: DataType, right: DataType) -> bool:
 def _comparison_type(types: Types, params: Params) -> DataType:
     left, right = types
     if not are_comparable(left, right):
+        if left.is_temporal and right.is_temporal:
+            raise NotDefinedError("one has a time zone and the other has none")
         raise NotDefinedError("they cannot be compared")
     return BOOL.as_nullable(any_nullable(types))
 
@@ -108,6 +111,9 @@ def _isin_type(types: Types, params: Params) -> DataType:
     value, values = types
     if values.name != "Array" or not are_comparable(value, values.element):
         raise NotDefinedError(f"{value} cannot be compared with the elements of {values}")
+    element = values.element
+    if (value.is_float and element.is_decimal) or (value.is_decimal and element.is_float):
+        raise NotDefinedError("floats are not looked up among Decimals: cast one side")
     return BOOL.as_nullable(value.nullable)
 
 
@@ -115,6 +121,8 @@ def _build_isin(args: list[Expression], types: Types, params: Params) -> Express
     value, values = args
     if types[0].is_float and types[1].element.is_float:  # the hash set compares bits
         value = canonical_float(value, types[0])
+    if types[0].name == "DateTime":  # has no set of DateTime64
+        value = sql.cast(value, datetime_type(6, zone_of(types[0])).as_nullable(types[0].nullable))
     if not types[1].element.is_unknown:
         return exp.In(this=sql.parenthesize(value), expressions=[values])  # evaluated with a hash set
     contained = sql.call("has", values, value)

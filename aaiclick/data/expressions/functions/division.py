@@ -17,7 +17,7 @@ from aaiclick.data.expressions.functions.registry import (
     check_types,
     define_function,
 )
-from aaiclick.data.types import FLOAT64, INT64, DataType, smallest_integer_type, supertype
+from aaiclick.data.types import FLOAT64, INT64, DataType, sized_integer_type, smallest_integer_type, supertype
 
 
 def _floor_div_type(types: Types, params: Params) -> DataType:
@@ -36,8 +36,15 @@ def _floor_div_type(types: Types, params: Params) -> DataType:
     return common.as_nullable()
 
 
-def _build_floor_div(args: list[Expression], types: Types, params: Params) -> Expression:
+def _quotient_type(types: Types, params: Params) -> DataType:
+    """Type of `//`: signed integers below 64 bits are widened, since -128 // -1 has no Int8."""
     dtype = _floor_div_type(types, params)
+    is_narrow = dtype.is_integer and dtype.is_signed and dtype.bits < 64
+    return sized_integer_type(True, dtype.bits * 2).as_nullable() if is_narrow else dtype
+
+
+def _build_floor_div(args: list[Expression], types: Types, params: Params) -> Expression:
+    dtype = _quotient_type(types, params)
     left, right = args
     if dtype.is_float:
         return sql.call("floor", sql.binary("/", left, right))
@@ -70,6 +77,10 @@ def _build_modulo(args: list[Expression], types: Types, params: Params) -> Expre
         dividend, divisor = sql.call("toFloat64", left), sql.call("toFloat64", right)
         # ClickHouse's remainder is a - b * trunc(a / b), which is inexact if the quotient has more than 53 bits.
         remainder = sql.call("modulo", dividend, divisor)
+        is_infinite = sql.binary(
+            "AND", sql.call("isInfinite", divisor.copy()), sql.call("isFinite", dividend.copy())
+        )  # a - inf * 0 is NaN
+        remainder = sql.call("if", is_infinite, dividend.copy(), remainder)
         wrong = _signs_differ(remainder, divisor)
         return sql.call("if", wrong, sql.binary("+", remainder.copy(), divisor.copy()), remainder.copy())
     if not dtype.is_signed:
@@ -125,7 +136,7 @@ def _signs_differ(remainder: Expression, divisor: Expression) -> Expression:
     )
 
 
-define_function("floordiv", _floor_div_type, _build_floor_div, "`//` as in Python: rounds down; NULL for integers by 0")
+define_function("floordiv", _quotient_type, _build_floor_div, "`//` as in Python: rounds down; NULL for integers by 0")
 define_function(
     "mod", _floor_div_type, _build_modulo, "`%` as in Python: the sign of the divisor; NULL for integers by 0"
 )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -32,7 +33,18 @@ from aaiclick.data.expressions.functions.registry import (
     define_function,
     raise_where,
 )
-from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, UINT32, DataType, array_of, decimal_type, iter_types
+from aaiclick.data.types import (
+    BOOL,
+    FLOAT64,
+    INT64,
+    STRING,
+    UINT32,
+    DataType,
+    array_of,
+    decimal_type,
+    iter_types,
+    map_inner_types,
+)
 
 VECTOR_LENGTHS = "aai_vectors"
 """Message of `throwIf` for vectors of different lengths."""
@@ -222,7 +234,30 @@ def _json_decoded_type(types: Types, params: Params) -> DataType:
     check_types(types, TEXT)
     if any(part.is_duration for part in iter_types(params[0])):
         raise NotDefinedError("JSON has no durations")
-    return params[0].as_nullable()
+    return replace(_with_nullable_values(params[0]), nullable=True)
+
+
+def _with_nullable_values(dtype: DataType) -> DataType:
+    """Return the type with values that may be NULL, since ClickHouse reads a missing field as 0 otherwise."""
+    if not dtype.is_structure:
+        return dtype.as_nullable()
+    required = replace(dtype, nullable=False)
+    if dtype.name == "Map":
+        return replace(required, args=(dtype.args[0], _with_nullable_values(dtype.args[1])))
+    return map_inner_types(required, _with_nullable_values)
+
+
+def _build_json_decoded(args: list[Expression], types: Types, params: Params) -> Expression:
+    dtype = _json_decoded_type(types, params)
+    text = sql.call("ifNull", args[0], sql.string(""))
+    if not dtype.is_structure:
+        return sql.call("JSONExtract", text, sql.type_name(dtype))
+    value = sql.call("JSONExtract", text, sql.type_name(replace(dtype, nullable=False)))
+    json_types = {"Array": ("Array",), "Map": ("Object",)}.get(dtype.name, ("Object", "Array"))
+    actual = sql.call("toString", sql.call("JSONType", text.copy()))
+    tests = [sql.binary("=", actual.copy(), sql.string(name)) for name in json_types]
+    is_value = tests[0] if len(tests) == 1 else sql.call("or", *tests)
+    return sql.call("if", is_value, sql.call("array", value), sql.call("array"))
 
 
 def _build_json(args: list[Expression], types: Types, params: Params) -> Expression:
@@ -340,16 +375,14 @@ define_function("json_get", _json_type, _build_json, "a value inside JSON text b
 define_function(
     "json_decode",
     _json_decoded_type,
-    lambda a, t, p: sql.call(
-        "JSONExtract", sql.call("ifNull", a[0], sql.string("")), sql.type_name(_json_decoded_type(t, p))
-    ),
-    "JSON text as a type; NULL, or empty, if it does not fit",
+    _build_json_decoded,
+    "JSON text as a type; NULL if it does not fit, also a value inside",
 )
 define_function(
     "json_raw",
-    lambda t, p: STRING.as_nullable(t[0].nullable),
-    lambda a, t, p: sql.call("JSONExtractRaw", *a),
-    "the JSON text at a path",
+    lambda t, p: STRING.as_nullable(),
+    lambda a, t, p: sql.call("nullIf", sql.call("JSONExtractRaw", *a), sql.string("")),
+    "the JSON text at a path, NULL if there is none",
 )
 define_function(
     "json_has",

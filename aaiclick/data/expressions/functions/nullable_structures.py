@@ -18,16 +18,18 @@ from aaiclick.data.expressions.functions.registry import (
     Params,
     Types,
 )
-from aaiclick.data.types import BOOL, DataType
+from aaiclick.data.types import BOOL, INT64, DataType
 
 NULL_CHECKS = {"is_null": "empty", "is_not_null": "notEmpty"}
-STORED_VALUES = frozenset({"first", "last", "cast"})
+STORED_VALUES = frozenset({"first", "last", "cast", "collect"})
 """Functions that return the stored value."""
 
 EMPTY_FOR_NULL = frozenset({"_positions", "_element"})
 """Functions that treat NULL as an empty array."""
 
-CHOICES = frozenset({"if_else", "case", "least", "greatest", "null_if", "try_cast", "array", "hash", "to_json"})
+COUNTS = {"count": "countIf", "nunique": "uniqExactIf"}
+BRANCHES = frozenset({"if_else", "case"})
+CHOICES = frozenset({"least", "greatest", "null_if", "try_cast", "array", "hash", "to_json"})
 """Functions that do not return NULL whenever an argument is NULL."""
 
 
@@ -36,10 +38,16 @@ def result_type(name: str, types: Types, params: Params) -> DataType:
     function = FUNCTIONS[name]
     if name == "cast":
         _check_cast(types[0], params[0])
+    if name in BRANCHES and _has_null_structure(name, types):
+        return _branch_type(name, types, params)
     if not any(dtype.is_nullable_structure for dtype in types):
         return function.result(types, params)
     if name in NULL_CHECKS:
         return BOOL
+    if name in COUNTS:
+        return INT64
+    if name == "_null_where":
+        return types[0]
     if name in STORED_VALUES:
         return function.result(types, params)
     if name == "coalesce":
@@ -56,8 +64,16 @@ def build_tree(name: str, args: list[Expression], types: Types, params: Params, 
     if name == "cast" and params[0].is_nullable_structure and not types[0].nullable:
         required = replace(params[0], nullable=False)
         return sql.call("array", function.build(args, types, (required,), over))
+    if name in BRANCHES and _has_null_structure(name, types):
+        return _build_branches(name, args, types, params)
     if not any(dtype.is_nullable_structure for dtype in types) or name in STORED_VALUES:
         return function.build(args, types, params, over)
+    if name == "_null_where":
+        return sql.call("if", args[1], sql.cast(sql.call("array"), types[0]), args[0])
+    if name in COUNTS:
+        present = sql.call("notEmpty", args[0].copy())
+        counted = [present] if name == "count" else [args[0], present]
+        return sql.cast(over(sql.call(COUNTS[name], *counted)), INT64)
     if name in NULL_CHECKS:
         return sql.call(NULL_CHECKS[name], args[0])
     if name == "coalesce":
@@ -111,6 +127,38 @@ def _build_coalesce(args: list[Expression], types: Types, params: Params) -> Exp
         stored = sql.call("array", element) if result.nullable else element
         trees += [sql.call("notEmpty", arg), stored]
     return sql.call("multiIf", *trees, *([sql.call("array")] if result.nullable else []))
+
+
+def _value_positions(name: str, count: int) -> list[int]:
+    """Return the positions of the values, not the conditions, among the arguments of if_else or case."""
+    return [1, 2] if name == "if_else" else [*range(1, count - 1, 2), count - 1]
+
+
+def _has_null_structure(name: str, types: Types) -> bool:
+    """Whether if_else or case chooses between arrays, structs or maps of which one may be NULL."""
+    values = [types[i] for i in _value_positions(name, len(types))]
+    is_structure = any(dtype.is_structure for dtype in values)
+    return is_structure and any(dtype.is_nullable_structure or dtype.is_unknown for dtype in values)
+
+
+def _branch_type(name: str, types: Types, params: Params) -> DataType:
+    required = tuple(replace(dtype, nullable=False) if dtype.is_unknown else dtype for dtype in _element_types(types))
+    return replace(FUNCTIONS[name].result(required, params), nullable=True)
+
+
+def _build_branches(name: str, args: list[Expression], types: Types, params: Params) -> Expression:
+    result, values = _branch_type(name, types, params), set(_value_positions(name, len(types)))
+    required = replace(result, nullable=False)
+
+    def build_branch(arg: Expression, dtype: DataType) -> Expression:
+        if dtype.is_unknown:
+            return sql.cast(sql.call("array"), result)
+        return sql.cast(arg, result) if dtype.is_nullable_structure else sql.call("array", sql.cast(arg, required))
+
+    branches = [
+        build_branch(arg, dtype) if i in values else arg for i, (arg, dtype) in enumerate(zip(args, types, strict=True))
+    ]
+    return sql.call("if" if name == "if_else" else "multiIf", *branches)
 
 
 def _element_types(types: Types) -> Types:

@@ -39,7 +39,7 @@ def _build_mode(args: list[Expression], types: Types, params: Params, over: Over
 
 def _build_approx_nunique(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
     value = canonical_float(args[0], types[0]) if types[0].is_float else args[0]
-    return sql.cast(over(sql.call("uniqCombined64", value)), INT64)
+    return sql.cast(sql.call("ifNull", over(sql.call("uniqCombined64", value)), sql.number(0)), INT64)
 
 
 def _approx_quantile_type(types: Types, params: Params) -> DataType:

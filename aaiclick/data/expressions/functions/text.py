@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.registry import (
@@ -13,10 +16,11 @@ from aaiclick.data.expressions.functions.registry import (
     Types,
     any_nullable,
     build_call,
+    check_types,
     define_function,
     fixed_type,
 )
-from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, array_of
+from aaiclick.data.types import BOOL, FLOAT64, INT64, STRING, DataType, array_of
 
 _WHITESPACE = r"[\s\x0b\x1c-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
 """Characters that `str.strip` of Python removes, as an RE2 class."""
@@ -122,6 +126,19 @@ def _build_reverse(args: list[Expression], types: Types, params: Params) -> Expr
     )
 
 
+def _text_list_type(types: Types, params: Params) -> DataType:
+    check_types(types, TEXT, TEXT)
+    return replace(array_of(STRING), nullable=types[0].nullable)
+
+
+def _build_text_list(text: Expression, dtype: DataType, build: Callable[[Expression], Expression]) -> Expression:
+    """Build an array of texts; of a NULL it is NULL, stored as an empty array."""
+    if not dtype.nullable:
+        return build(text)
+    present = sql.call("array", build(sql.call("assumeNotNull", text)))
+    return sql.call("if", sql.call("isNull", text.copy()), sql.call("array"), present)
+
+
 _TEXT = fixed_type(STRING, TEXT)
 _TEXTS = fixed_type(STRING, TEXT, TEXT, TEXT)
 _TEST = fixed_type(BOOL, TEXT, TEXT)
@@ -151,10 +168,8 @@ define_function("repeat", fixed_type(STRING, TEXT, INTEGER), build_call("repeat"
 define_function("concat", fixed_type(STRING), build_call("concat"), "strings joined; NULL if any is NULL")
 define_function(
     "split",
-    lambda t, p: array_of(STRING),
-    lambda a, t, p: sql.call(
-        "splitByString", a[1], sql.call("ifNull", a[0], sql.string("")) if t[0].nullable else a[0]
-    ),
+    _text_list_type,
+    lambda a, t, p: _build_text_list(a[0], t[0], lambda text: sql.call("splitByString", a[1], text)),
     "split at a text into an array",
 )
 _define_pad("start")
@@ -168,8 +183,8 @@ define_function(
 )
 define_function(
     "extract_all",
-    lambda t, p: array_of(STRING),
-    lambda a, t, p: sql.call("extractAll", sql.call("ifNull", a[0], sql.string("")) if t[0].nullable else a[0], a[1]),
+    _text_list_type,
+    lambda a, t, p: _build_text_list(a[0], t[0], lambda text: sql.call("extractAll", text, a[1])),
     "all matches, as an array",
 )
 define_function("replace_regex", _TEXTS, build_call("replaceRegexpAll"), r"every match replaced; `\1` is a group")

@@ -122,7 +122,7 @@ define_function(
 define_function("_range_key", _range_key_type, _build_range_key, "")
 define_function(
     "_null_where",
-    lambda t, p: t[1].as_nullable(),
-    lambda a, t, p: sql.call("if", a[0], sql.null(), a[1]),
+    lambda t, p: t[0].as_nullable(),
+    lambda a, t, p: sql.call("if", a[1], sql.null(), a[0]),
     "",
 )

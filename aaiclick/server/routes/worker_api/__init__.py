@@ -5,5 +5,5 @@
 - `definitions`: requests of tasks of DAGs: definition, state, publication, events
 - `aliases`: paths of the design documents
 
-Next: aaiclick.store.engine and aaiclick.store.catalog.runs.
+Next: aaiclick.store.engine and aaiclick.store.catalog.definition_runs.
 """

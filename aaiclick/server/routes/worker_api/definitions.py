@@ -28,11 +28,11 @@ from aaiclick.api.worker_protocol.definitions import (
     TicketResponse,
 )
 from aaiclick.api.worker_protocol.field_types import LeaseRequest
-from aaiclick.catalog.execution.definition import DatasetLocation, DefinitionContext, load_definition
-from aaiclick.catalog.execution.effect_check import check_emission
+from aaiclick.catalog.execution.dataset_tables import DatasetLayout, StagedRows
+from aaiclick.catalog.execution.definition_context import DatasetLocation, DefinitionContext, load_definition
 from aaiclick.catalog.execution.parquet_storage import is_file_based
 from aaiclick.catalog.execution.publish import publish_under_lease
-from aaiclick.catalog.execution.table_storage import DatasetLayout, StagedRows
+from aaiclick.catalog.execution.reported_effects import check_emission
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.operations.actor import Permission
@@ -40,13 +40,13 @@ from aaiclick.orchestration.emit_event import check_cursor
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.routes.worker_api.tasks import json_response, require_lease
 from aaiclick.server.routing import Context, RequestContext, Routes
-from aaiclick.store.catalog import runs
+from aaiclick.store.catalog import definition_runs
 from aaiclick.store.engine import queries
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
     from aaiclick.store.engine.leases import Lease
+    from aaiclick.store.postgres_connections import Connection
 
 routes = Routes("worker-api")
 
@@ -57,7 +57,7 @@ async def get_definition(context: Context, body: DefinitionRequest) -> Response:
     lease = await _require_request_lease(context, body)
     async with tenant_connection(context) as connection:
         await _require_own_definition(connection, lease, body.definition)
-        definition = await runs.load_definition(connection, body.definition)
+        definition = await definition_runs.load_definition(connection, body.definition)
     if definition is None:
         raise NotFoundError("There is no such definition.")
     return json_response(DefinitionResponse(definition=definition))
@@ -68,7 +68,7 @@ async def take_ticket(context: Context, body: LeaseRequest) -> TicketResponse:
     """Take a ticket: a higher ticket means a later read of the inputs."""
     await _require_request_lease(context, body)
     async with context.app_state.owner_connection() as connection:
-        return TicketResponse(ticket=await runs.take_ticket(connection))
+        return TicketResponse(ticket=await definition_runs.take_ticket(connection))
 
 
 @routes.post(endpoints.GET_STATE.path, Permission.WORKER)
@@ -79,7 +79,7 @@ async def get_state(context: Context, body: StateRequest) -> StateResponse:
         definition = await _load_definition(connection, lease)
         if body.definition not in (definition.id, definition.memory):
             raise _unknown_definition()
-        state = await runs.get_state(connection, context.actor.org_id, body.definition, body.key)
+        state = await definition_runs.get_state(connection, context.actor.org_id, body.definition, body.key)
     return StateResponse(state=state)
 
 
@@ -89,7 +89,7 @@ async def list_partitions(context: Context, body: PartitionsRequest) -> Partitio
     lease = await _require_request_lease(context, body)
     async with tenant_connection(context) as connection:
         await _require_own_generation(connection, lease, body.generation)
-        partitions = await runs.load_partitions(connection, body.generation, body.keys)
+        partitions = await definition_runs.load_partitions(connection, body.generation, body.keys)
     return PartitionsResponse(partitions=list(partitions.values()))
 
 
@@ -99,7 +99,7 @@ async def get_digest(context: Context, body: GenerationRequest) -> DigestRespons
     lease = await _require_request_lease(context, body)
     async with tenant_connection(context) as connection:
         await _require_own_generation(connection, lease, body.generation)
-        return DigestResponse(digest=await runs.load_input_digest(connection, body.generation))
+        return DigestResponse(digest=await definition_runs.load_input_digest(connection, body.generation))
 
 
 @routes.post(endpoints.PUBLISH.path, Permission.WORKER)
@@ -118,8 +118,10 @@ async def publish_partition(context: Context, body: PublishRequest) -> PublishRe
         # Publishing depends only on the mode; the columns are those of the tables.
         staged = StagedRows(body.table, DatasetLayout((), definition.mode), body.rows, {})
         client = await connect_clickhouse(await context.app_state.clickhouse_endpoint(context.actor.org_id))
-        published = await publish_under_lease(connection, client, lease, location, staged, body.ticket, body.partition)
-    return PublishResponse(published=published)
+        outcome = await publish_under_lease(
+            connection, client, lease, location, staged, body.ticket, body.partition, publishes=body.publishes
+        )
+    return PublishResponse(published=outcome is definition_runs.PublishOutcome.PUBLISHED, outcome=outcome)
 
 
 @routes.post(endpoints.EMIT_EVENTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
@@ -132,7 +134,7 @@ async def emit_events(context: Context, body: EmitRequest) -> None:
         task = await queries.get_task(connection, lease.task_id)
         effects = await check_emission(connection, task, body.effects.model_dump(mode="json"))
     async with tenant_connection(context) as connection:
-        await runs.emit_updates(connection, lease, effects, body.cursor)
+        await definition_runs.emit_updates(connection, lease, effects, body.cursor)
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------
@@ -147,7 +149,7 @@ async def _require_request_lease(context: RequestContext, body: LeaseRequest) ->
 async def _check_ticket(context: RequestContext, ticket: int) -> None:
     """Refuse a ticket that was never taken: rows with later tickets would count as older."""
     async with context.app_state.owner_connection() as connection:
-        if ticket > await runs.get_last_ticket(connection):
+        if ticket > await definition_runs.get_last_ticket(connection):
             raise RequestError(
                 f"The ticket {ticket} was never taken.",
                 remedy="POST /v1/worker-api/tasks/ticket before reading, and send that one.",
@@ -182,8 +184,8 @@ def _unknown_definition() -> NotFoundError:
 async def _require_own_generation(connection: Connection, lease: Lease, generation: UUID) -> None:
     """Require a generation, current or not, of a dataset that the task reads or writes."""
     definition = await _load_definition(connection, lease)
-    locations = [*definition.inputs.values(), *(location for _, location in definition.outputs.values())]
-    if not await runs.is_generation_of(connection, generation, [location.dataset for location in locations]):
+    locations = [*definition.inputs.values(), *definition.output_locations]
+    if not await definition_runs.is_generation_of(connection, generation, [location.dataset for location in locations]):
         raise NotFoundError(
             "There is no such generation.", remedy="A task sees only generations that it reads or writes."
         )
@@ -197,7 +199,7 @@ async def _load_definition(connection: Connection, lease: Lease) -> DefinitionCo
 
 
 def _find_output(definition: DefinitionContext, generation: UUID) -> DatasetLocation:
-    for _, location in definition.outputs.values():
+    for location in definition.output_locations:
         if location.generation == generation:
             return location
     raise NotFoundError("There is no such generation.", remedy="A task publishes only outputs of its definition.")

@@ -16,6 +16,7 @@ from aaiclick.api.worker_protocol.workers import (
     HeldTasksResponse,
     OverdueRequest,
     OverdueResponse,
+    RegisterFunctionsRequest,
     RegisterRequest,
     RegisterResponse,
     RenewLeasesRequest,
@@ -25,6 +26,8 @@ from aaiclick.api.worker_protocol.workers import (
     WorkersRequest,
 )
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.schedules import make_new_schedule
+from aaiclick.orchestration.function_registry import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.gateway.postgres import finish_worker as settle_process
 from aaiclick.orchestration.loops import leader
 from aaiclick.server.routes.worker_api.tasks import json_response, own_leases
@@ -34,7 +37,7 @@ from aaiclick.store.engine import worker_leases, workers
 from aaiclick.store.engine.leases import OutcomeCounts
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 routes = Routes("worker-api")
 
@@ -53,17 +56,28 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
             queues=body.queues,
             org_id=context.actor.org_id,
             log_directory=get_logs_dir(context.app_state.settings),
+            code_version=body.code_version,
+            code_modules=body.code_modules,
         )
     return RegisterResponse(worker_id=worker.id)
 
 
+@routes.post(endpoints.REGISTER_FUNCTIONS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
+async def register_functions(context: Context, body: RegisterFunctionsRequest) -> None:
+    """Register the job functions that a worker has imported, and the schedules that they declare."""
+    schedules = [make_new_schedule(schedule, is_declared=True) for schedule in body.schedules]
+    jobs = ModuleJobs(body.modules, [function.to_fields() for function in body.functions], schedules)
+    async with context.app_state.owner_connection() as connection:
+        await register_module_jobs(connection, context.actor.org_id, jobs)
+
+
 @routes.post(endpoints.ADD_COUNTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def count_outcomes(context: Context, body: CountsRequest) -> None:
-    """Add to the counts of completed and failed tasks of a worker, by queue."""
+    """Add to the counts of completed and failed tasks of a worker, by queue; a repeated report changes nothing."""
     org_id = context.actor.org_id
     tallies = {(org_id, counts.queue): OutcomeCounts(counts.completed, counts.failed) for counts in body.queues}
     async with _workers_connection(context, [body.worker_id]) as connection:
-        await workers.count_outcomes(connection, body.worker_id, tallies)
+        await workers.count_outcomes(connection, body.worker_id, body.report, tallies)
 
 
 @routes.post(endpoints.LIST_HELD_TASKS.path, Permission.WORKER)
@@ -103,9 +117,10 @@ async def settle_worker(context: Context, body: SettleRequest) -> None:
 
 @routes.post(endpoints.RUN_LOOPS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def run_loops(context: Context, body: RunLoopsRequest) -> None:
-    """Run one pass of the leader's loops on the server, and start its event router."""
+    """Run one pass of the leader's loops on the server, and start its event router and its sender."""
     async with _workers_connection(context, [body.worker_id]) as connection:
         context.app_state.event_router.activate()
+        context.app_state.notification_sender.activate()
         await leader.run_once(connection, worker_id=body.worker_id, term_seconds=body.term_seconds)
 
 

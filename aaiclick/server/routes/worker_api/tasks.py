@@ -26,6 +26,7 @@ from aaiclick.api.worker_protocol.claims import (
     ClickHouseAccess,
     ExchangeRequest,
     ExchangeResponse,
+    FetchRequest,
     FetchResponse,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -37,6 +38,7 @@ from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeasesRequest
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
 from aaiclick.api.worker_protocol.tasks import (
     AddTasksRequest,
+    CachedResultRequest,
     LiteralsRequest,
     LiteralsResponse,
     LogRequest,
@@ -51,31 +53,32 @@ from aaiclick.api.worker_protocol.tasks import (
     TablesResponse,
 )
 from aaiclick.catalog.errors import CatalogError
-from aaiclick.catalog.execution.effect_check import check_effects
+from aaiclick.catalog.execution.reported_effects import check_effects
 from aaiclick.data.runtime.inspect import describe_object
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.errors import AaiclickError, LeaseLost, NotFoundError, RequestError, UnreachableError
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.enqueue import argument_tables
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.context import job_limits
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.server.routes.common import argument_tables, tenant_connection
+from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.routing import Context, RequestContext, Routes
 from aaiclick.server.task_logs import write_part
-from aaiclick.store.engine import queries, queue
+from aaiclick.store.engine import queries, queue, result_cache, workers
 from aaiclick.store.engine.acknowledge import NOT_HELD_FINGERPRINT
 from aaiclick.store.engine.claims import leases_of_org
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success, monotonic_seconds_ago
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.engine.submit import add_to_job
-from aaiclick.store.enums import DISPATCHER_QUEUE
+from aaiclick.store.enums import DISPATCHER_QUEUE, NOTIFICATION_QUEUE
 from aaiclick.store.statements import statement
-from aaiclick.store.tables import literals, table_references
+from aaiclick.store.tables import literal_results, table_references
 from aaiclick.store.tenancy import secrets
 from aaiclick.store.tenancy.orgs import has_several_orgs
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 routes = Routes("worker-api")
 
@@ -133,7 +136,7 @@ async def claim_tasks(context: Context, body: ClaimRequest) -> Response:
 
 
 @routes.post(endpoints.FETCH.path, Permission.WORKER, response_model=FetchResponse)
-async def fetch_task(context: Context, body: LeaseRequest) -> Response:
+async def fetch_task(context: Context, body: FetchRequest) -> Response:
     """Get a claimed task with the results of other tasks filled into its arguments."""
     lease = body.lease
     job_id = await require_lease(context, lease)
@@ -146,6 +149,8 @@ async def fetch_task(context: Context, body: LeaseRequest) -> Response:
     # The worker that holds the lease has to belong to the caller.
     async with _worker_connection(context, row["worker_id"]) as owner:
         shared = await has_several_orgs(owner)
+        if body.code_version is not None:
+            await workers.set_code_version(owner, row["worker_id"], body.code_version)
     claimed = Claim(
         lease, row["org_id"], row["job_id"], row["group_id"], row["type"], row["entrypoint"], kwargs,
         row["timeout_seconds"], row["failures"], row["retry_policy"], queue=row["queue"],
@@ -243,26 +248,39 @@ async def get_task_results(context: Context, body: ResultsRequest) -> Response:
     return json_response(ResultsResponse(results=results))
 
 
+@routes.post(endpoints.FIND_CACHED_RESULT.path, Permission.WORKER, response_model=ResultsResponse)
+async def find_cached_result(context: Context, body: CachedResultRequest) -> Response:
+    """Find the cached result of a key, or make the task the entry of the key."""
+    await require_lease(context, body.lease)
+    async with tenant_connection(context) as connection:
+        result = await result_cache.find_cached_result(
+            connection, context.actor.org_id, body.key, body.lease, body.max_age_seconds, body.refused
+        )
+    return json_response(ResultsResponse(results=[] if result is None else [result]))
+
+
 @routes.post(endpoints.LOAD_LITERALS.path, Permission.WORKER)
 async def get_literals(context: Context, body: LiteralsRequest) -> LiteralsResponse:
     """Read small results of the organisation, which are stored with their tasks."""
     await require_lease(context, body.lease)
     async with tenant_connection(context) as connection:
-        return LiteralsResponse(literals=await literals.load_literals(connection, body.tables, context.actor.org_id))
+        return LiteralsResponse(
+            literals=await literal_results.load_literals(connection, body.tables, context.actor.org_id)
+        )
 
 
 @routes.post(endpoints.STORE_LITERAL.path, Permission.WORKER)
 async def store_literal(context: Context, body: StoreLiteralRequest) -> StoreLiteralResponse:
     """Reserve, replace or abandon the table of a literal."""
     await require_lease(context, body.lease)
-    reservation = literals.Reservation.GRANTED
+    reservation = literal_results.Reservation.GRANTED
     async with context.app_state.owner_connection() as connection:
         if body.action == "reserve":
-            reservation = await literals.reserve_literal_table(connection, body.table, context.actor.org_id)
+            reservation = await literal_results.reserve_literal_table(connection, body.table, context.actor.org_id)
         elif body.action == "replace":
-            await literals.replace_literal(connection, body.table, context.actor.org_id)
+            await literal_results.replace_literal(connection, body.table, context.actor.org_id)
         else:
-            await literals.abandon_literal_table(connection, body.table, context.actor.org_id)
+            await literal_results.abandon_literal_table(connection, body.table, context.actor.org_id)
     return StoreLiteralResponse(reservation=reservation)
 
 
@@ -375,10 +393,11 @@ def _lease_lost(lease: Lease) -> LeaseLost:
 
 
 def _allowed_queues(body: ClaimOptions) -> list[str]:
-    if DISPATCHER_QUEUE in body.queues:
-        raise RequestError(
-            f"The queue {DISPATCHER_QUEUE!r} is reserved for workers with a database.", remedy="Name other queues."
-        )
+    for queue_name in (DISPATCHER_QUEUE, NOTIFICATION_QUEUE):
+        if queue_name in body.queues:
+            raise RequestError(
+                f"The queue {queue_name!r} is reserved for workers with a database.", remedy="Name other queues."
+            )
     return body.queues
 
 
@@ -439,6 +458,7 @@ async def _to_failure(connection: Connection, body: FailRequest) -> Failure:
         monotonic_seconds_ago(body.seconds),
         body.charged,
         body.outcome,
+        tests=tuple(test.model_dump(mode="json") for test in body.tests),
     )
 
 

@@ -27,7 +27,7 @@ from aaiclick.store.catalog.dag_versions import VersionText
 from aaiclick.store.ui import dag_queries
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 pages = Pages()
 

@@ -8,15 +8,17 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from aaiclick.catalog.datasets import parse_layout, preview_rows
+from aaiclick.catalog.dataset_queries import parse_layout, preview_rows
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.errors import NotFoundError
+from aaiclick.operations import freshness
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.filters import css_class
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
+from aaiclick.store.catalog import data_tests
 from aaiclick.store.catalog.datasets import ServedDataset
 from aaiclick.store.ui import dag_queries
 
@@ -46,6 +48,8 @@ async def show_dataset(page: PageRequest) -> Response:
         versions = await dag_queries.list_dataset_versions(connection, dataset_id)
         columns = await dag_queries.list_column_lineage(connection, dataset_id)
         makers = await dag_queries.list_lineage_definitions(connection, reader.org_id)
+        tests = await data_tests.list_subject_tests(connection, reader, dataset.name, limit=PREVIEW_ROWS)
+    fresh = await page.call.perform(freshness.list_freshness, dataset=dataset.name)
     layout = parse_layout(dataset)
     rows = await _first_rows(page, dataset)
     return page.render(
@@ -54,6 +58,8 @@ async def show_dataset(page: PageRequest) -> Response:
         rows=rows,
         dataset=dataset,
         versions=versions,
+        tests=tests,
+        freshness=fresh[0] if fresh else None,
         columns=[row for row in columns if str(row["input_id"]) in readable],
         flow=_draw_lineage(str(dataset_id), readable, makers),
     )

@@ -19,9 +19,9 @@ from aaiclick.catalog.visibility import (
 from aaiclick.errors import NotFoundError
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.log_files import log_path, read_part
 from aaiclick.operations.lookups import find_job
 from aaiclick.operations.rows import to_job
-from aaiclick.operations.task_logs import log_path, read_part
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.ui.filters import CANCELLATIONS, TASK_STATES, count_progress
 from aaiclick.server.ui.read_transaction import read_transaction
@@ -41,7 +41,7 @@ from aaiclick.store.ui import dag_queries, job_queries
 
 if TYPE_CHECKING:
     from aaiclick.store.catalog.datasets import Reader
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 pages = Pages()
 
@@ -62,6 +62,7 @@ async def show_job(page: PageRequest) -> Response:
         (job,) = await redact_jobs(connection, reader, [await find_job(connection, page.caller, job_id)])
         values: dict[str, Any] = {"counts": await _count_tasks(page, connection, job)}
         values["dag"] = await dag_queries.find_dag_name(connection, job["dag_version_id"])
+        values["tree"] = await queries.list_job_tree(connection, job_id)
         values["waiting_reason"] = await explain_waiting_job(connection, reader, job)
         match view:
             case "tasks":
@@ -80,7 +81,8 @@ async def show_job(page: PageRequest) -> Response:
                     values |= {"opened": page.query_param("open"), "shut": page.query_param("shut")}
                 else:
                     values["chart"] = gantt.draw_gantt(collapsed, job["completed_at"] or datetime.now(UTC))
-    values["origin"] = to_job(job)
+        versions = await queries.list_code_versions(connection, job_id)
+    values["origin"] = to_job(job, versions)
     return page.render("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
 
 
@@ -244,8 +246,8 @@ async def resume_job(page: PageRequest) -> Response:
     return page.redirect_back("Job resumed.", undo=f"/jobs/{job_id}/pause")
 
 
-@pages.post("/jobs/{job_id:int}/again", Permission.WRITER)
-async def run_job_again(page: PageRequest) -> Response:
+@pages.post("/jobs/{job_id:int}/rerun", Permission.WRITER)
+async def rerun_job(page: PageRequest) -> Response:
     """Submit the same workflow and arguments as a new job."""
     created = await page.call.perform(operations.rerun_job, parse_path_id(page, "job_id"))
     return page.redirect(f"/jobs/{created.id}", f"Started job {created.id}.")

@@ -13,6 +13,7 @@ from aaiclick.errors import AaiclickError, RequestError
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
+from aaiclick.orchestration.job_labels import MAX_TAGS, check_labels, parse_tags
 from aaiclick.server.ui.filters import JOB_STATES
 from aaiclick.server.ui.pages.job import explain_waiting_job
 from aaiclick.server.ui.read_transaction import read_transaction
@@ -24,7 +25,7 @@ from aaiclick.store.ui import job_queries
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 pages = Pages()
 
@@ -40,12 +41,24 @@ async def list_jobs(page: PageRequest) -> Response:
     status = page.query_param("status") if page.query_param("status") in JOB_STATES else None
     before = int(page.query_param("before")) if _is_id(page.query_param("before")) else queries.LAST_ID
     name, search_text = page.query_param("name") or None, page.query_param("q") or None
+    labels = _read_labels(page)
     org = page.caller.org_id
     async with read_transaction(page.call) as connection:
-        rows = await _load_jobs(connection, page, status, name, search_text, before)
+        if labels:
+            rows = await queries.list_jobs(
+                connection, status=status, org_id=org, labels=labels, before=before, limit=MAX_JOBS + 1
+            )
+        else:
+            rows = await _load_jobs(connection, page, status, name, search_text, before)
         older = rows[MAX_JOBS - 1]["id"] if len(rows) > MAX_JOBS else None
         window_end: int | None = None
-        if older is None and name is None and (search_text or status == "COMPLETED") and status not in UNFINISHED:
+        if (
+            older is None
+            and name is None
+            and not labels
+            and (search_text or status == "COMPLETED")
+            and status not in UNFINISHED
+        ):
             window_end = await job_queries.find_window_end(connection, org, before)
         waiting_reasons = await _explain_waiting(page, connection, rows[:MAX_JOBS])
         counts = await page.ui_state.cache.get(
@@ -63,8 +76,15 @@ async def list_jobs(page: PageRequest) -> Response:
         is_partial=window_end is not None,
         window=job_queries.SEARCH_WINDOW,
         first=before == queries.LAST_ID,
-        filtered=bool(status or name or search_text),
+        filtered=bool(status or name or search_text or labels),
+        labels=labels,
     )
+
+
+def _read_labels(page: PageRequest) -> dict[str, str]:
+    """Tags and owner to filter by."""
+    tags = page.request.query_params.getlist("tag")
+    return check_labels("The filter", parse_tags(tags[:MAX_TAGS]), page.query_param("owner") or None)
 
 
 async def _explain_waiting(page: PageRequest, connection: Connection, rows: Sequence[asyncpg.Record]) -> dict[int, str]:
@@ -99,6 +119,11 @@ async def _load_jobs(
 def _build_tabs(counts: Any) -> list[tuple[str, str, int]]:
     """Return (state, name, count) of each tab."""
     return [(state, state.capitalize(), counts[state.lower()]) for state in JOB_STATES]
+
+
+def parse_id(text: str) -> int | None:
+    """Parse an id in a query; None if it is none."""
+    return int(text) if _is_id(text) else None
 
 
 def _is_id(text: str) -> bool:

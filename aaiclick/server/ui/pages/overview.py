@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from starlette.responses import Response
 
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.ui.metrics_sampler import completion_rates
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg import charts
 from aaiclick.snowflake import EPOCH_MS, TIMESTAMP_SHIFT
+from aaiclick.store.catalog import data_tests, freshness
 from aaiclick.store.engine import queries
 from aaiclick.store.ui import job_queries
 
@@ -46,6 +48,9 @@ async def show_overview(page: PageRequest) -> Response:
                 connection, org, status="FAILED", before=queries.LAST_ID, limit=MAX_JOBS
             ),
         )
+        reader = await dataset_reader(connection, page.caller)
+        tests = await data_tests.list_latest_tests(connection, reader, failed=True, limit=MAX_JOBS)
+        late = await freshness.list_freshness(connection, reader, due_before=end, limit=MAX_JOBS)
         running = await job_queries.list_unfinished_jobs(
             connection, org, status="RUNNING", search=None, before=queries.LAST_ID, limit=MAX_JOBS
         )
@@ -54,7 +59,7 @@ async def show_overview(page: PageRequest) -> Response:
     last = samples[-60:]
     return page.render(
         "overview.html",
-        figures=now,
+        counts=now,
         max_count=job_queries.MAX_COUNT,
         oldest=max(0.0, (now["now"] - now["oldest_at"]).total_seconds()) if now["oldest_at"] else None,
         rate=rates[-1][1] if rates and end - rates[-1][0] < timedelta(minutes=2) else None,
@@ -80,6 +85,8 @@ async def show_overview(page: PageRequest) -> Response:
         by_time=charts.bar_chart(counts, steps, start, end),
         speed=speed,
         failed=failed,
+        tests=tests,
+        late=late,
         running=running,
         span=span_name,
         now=end,

@@ -16,7 +16,7 @@ from aaiclick.store.engine import queries
 from aaiclick.store.ui import dag_queries, job_queries
 
 if TYPE_CHECKING:
-    from aaiclick.store.connections import Connection
+    from aaiclick.store.postgres_connections import Connection
 
 pages = Pages()
 

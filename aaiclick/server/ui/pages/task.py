@@ -14,14 +14,15 @@ from aaiclick.errors import AaiclickError
 from aaiclick.operations import objects
 from aaiclick.operations import tasks as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.log_files import log_path, read_part
 from aaiclick.operations.lookups import find_task
-from aaiclick.operations.task_logs import log_path, read_part
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import tasks as api
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.filters import CANCELLATIONS
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.store.catalog import data_tests
 from aaiclick.store.engine import queries
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import job_queries
@@ -47,12 +48,16 @@ async def show_task(page: PageRequest) -> Response:
         attempts = await redact_attempts(connection, reader, await queries.list_task_attempts(connection, task_id))
         reasons = await explain_waiting(connection, reader, task_id) if task["completed_at"] is None else []
         neighbours = await job_queries.list_neighbours(connection, task_id)
+        tests = await data_tests.list_task_tests(connection, reader, task_id)
     text, end = "", 0
     if not hidden:
         text, end = await read_part(log_path(page.app_state.settings, task_id), -TAIL_BYTES, TAIL_BYTES)
     kwargs = json.loads(redacted["kwargs"])
     result = None if redacted["result"] is None else json.loads(redacted["result"])
     previews = await _load_previews(page, {"result": result, **kwargs})
+    samples: dict[str, object] = {
+        test.test: {"object_type": "object", "table_id": test.sample_table} for test in tests if test.sample_table
+    }
     return page.render(
         "task.html",
         task=redacted,
@@ -67,6 +72,8 @@ async def show_task(page: PageRequest) -> Response:
         kwargs=kwargs,
         result=result,
         previews=previews,
+        tests=tests[::-1],
+        samples=await _load_previews(page, samples),
         now=datetime.now(UTC),
     )
 

@@ -270,6 +270,8 @@ CREATE TABLE job_definitions (
     spec jsonb NOT NULL DEFAULT '{}',
     input_datasets text[],
     output_datasets text[],
+    rejected_datasets text[],
+    reference_datasets text[],
     update_strategy text NOT NULL,
     unique_key text[],
     scaling jsonb,
@@ -294,7 +296,7 @@ CREATE TABLE job_definitions (
     CONSTRAINT job_definitions_bootstrap CHECK (activation = 'source' OR bootstrap IS NULL),
     CONSTRAINT job_definitions_strategy_activation CHECK
         ((activation = 'reactive') = (execution_strategy IS NOT NULL)),
-    CONSTRAINT job_definitions_execution_strategy CHECK (execution_strategy IN ('PerUpdate', 'PerPartition')),
+    CONSTRAINT job_definitions_execution_strategy CHECK (execution_strategy IN ('PerUpdate', 'PerPartition', 'Coalesce')),
     CONSTRAINT job_definitions_idle_timeout CHECK (activation = 'reactive' OR idle_timeout IS NULL),
     CONSTRAINT job_definitions_update_strategy CHECK (update_strategy IN ('append', 'replace')),
     CONSTRAINT job_definitions_unique_key CHECK
@@ -306,6 +308,8 @@ CREATE TABLE job_definitions (
 );
 
 CREATE INDEX job_definitions_inputs ON job_definitions USING gin (input_datasets);
+
+CREATE INDEX job_definitions_dead ON job_definitions (id) WHERE status = 'Dead';
 
 CREATE INDEX job_definitions_next_run ON job_definitions (next_run_at) WHERE next_run_at IS NOT NULL;
 
@@ -343,6 +347,10 @@ CREATE TABLE dataset_versions (
     files jsonb NOT NULL DEFAULT '[]',
     rows bigint,
     ticket bigint NOT NULL DEFAULT 0,
+    publishes bigint NOT NULL DEFAULT 0,
+    publishing_table text,
+    publishing_task bigint,
+    publishing_lease uuid,
     updated_at timestamptz,
     CONSTRAINT dataset_versions_pkey PRIMARY KEY (id),
     CONSTRAINT dataset_versions_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
@@ -443,6 +451,27 @@ CREATE INDEX schedules_declared ON schedules (org_id, declared_in) WHERE declare
 
 CREATE INDEX schedules_next_due ON schedules (due_at) WHERE due_at IS NOT NULL;
 
+-- @job functions that workers have registered
+CREATE TABLE job_functions (
+    org_id uuid NOT NULL,
+    entrypoint text NOT NULL,
+    module text NOT NULL,
+    name text NOT NULL,
+    documentation text NOT NULL,
+    parameters jsonb NOT NULL DEFAULT '{}',
+    schedule text,
+    timeout_seconds double precision,
+    tags jsonb NOT NULL DEFAULT '{}',
+    owner text,
+    code_version text,
+    policy jsonb NOT NULL DEFAULT '{}',
+    registered_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT job_functions_pkey PRIMARY KEY (org_id, entrypoint),
+    CONSTRAINT job_functions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT job_functions_named CHECK (name <> ''),
+    CONSTRAINT job_functions_timeout CHECK (timeout_seconds > 0)
+);
+
 -- Jobs and tasks
 CREATE TABLE jobs (
     id bigint NOT NULL,
@@ -460,10 +489,17 @@ CREATE TABLE jobs (
     definition_id uuid,
     dag_version_id uuid,
     schedule_id bigint,
+    parent_job_id bigint,
+    parent_task_id bigint,
     trigger jsonb,
+    tags jsonb,
+    concurrency integer,
+    policy jsonb,
     idempotency_key text,
     timeout_seconds double precision,
     deadline_at timestamptz,
+    due_at timestamptz,
+    missed_at timestamptz,
     cancel_requested_at timestamptz,
     paused_at timestamptz,
     started_at timestamptz,
@@ -478,6 +514,7 @@ CREATE TABLE jobs (
     CONSTRAINT jobs_dag_version_id_fkey FOREIGN KEY (dag_version_id) REFERENCES dag_versions (id),
     CONSTRAINT jobs_named CHECK (name <> ''),
     CONSTRAINT jobs_timeout CHECK (timeout_seconds > 0),
+    CONSTRAINT jobs_concurrency CHECK (concurrency > 0),
     CONSTRAINT jobs_ended CHECK ((status IN ('COMPLETED', 'FAILED', 'CANCELLED')) = (completed_at IS NOT NULL)),
     CONSTRAINT jobs_ended_tasks CHECK (completed_at IS NULL OR open_tasks = 0),
     CONSTRAINT jobs_success CHECK (status <> 'COMPLETED' OR (failed_tasks + cancelled_tasks + open_events = 0)),
@@ -492,7 +529,17 @@ CREATE INDEX jobs_dag_version ON jobs (dag_version_id, id) WHERE dag_version_id 
 
 CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE completed_at IS NULL AND deadline_at IS NOT NULL;
 
+CREATE INDEX jobs_due ON jobs (due_at) WHERE completed_at IS NULL AND due_at IS NOT NULL AND missed_at IS NULL;
+
 CREATE INDEX jobs_definition ON jobs (definition_id, id) WHERE definition_id IS NOT NULL;
+
+CREATE INDEX jobs_limited ON jobs (org_id, name, id) WHERE completed_at IS NULL AND concurrency IS NOT NULL;
+
+CREATE INDEX jobs_tags ON jobs USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
+
+CREATE INDEX jobs_parent ON jobs (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
+
+CREATE INDEX jobs_parent_task ON jobs (parent_task_id, id) WHERE parent_task_id IS NOT NULL;
 
 CREATE INDEX jobs_unsuccessful ON jobs (org_id, status, id) WHERE status IN ('FAILED', 'CANCELLED');
 
@@ -539,31 +586,33 @@ CREATE TABLE tasks (
     id bigint NOT NULL,
     org_id uuid NOT NULL DEFAULT '00000000-0000-4000-8000-000000000001',
     created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now(),
-    status task_status NOT NULL DEFAULT 'PENDING',
-    attempt integer NOT NULL DEFAULT 0,
     failures integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 4,
     unmet integer NOT NULL DEFAULT 0,
     priority smallint NOT NULL DEFAULT 0,
     has_dependents boolean NOT NULL DEFAULT false,
     critical boolean NOT NULL DEFAULT true,
+    repeatable boolean NOT NULL DEFAULT false,
     passed_over boolean NOT NULL DEFAULT false,
-    readiness task_readiness DEFAULT 'READY',
-    job_id bigint,
-    group_id bigint,
+    attempt integer NOT NULL DEFAULT 0,
     worker_id bigint,
-    lease_token uuid,
     lease_expires_at timestamptz,
     last_heartbeat timestamptz,
-    available_at timestamptz,
-    next_retry_at timestamptz,
     claimed_at timestamptz,
+    status task_status NOT NULL DEFAULT 'PENDING',
+    readiness task_readiness DEFAULT 'READY',
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    lease_token uuid,
     started_at timestamptz,
     completed_at timestamptz,
     cancel_requested_at timestamptz,
+    available_at timestamptz,
+    next_retry_at timestamptz,
+    job_id bigint,
+    group_id bigint,
     cause_id bigint,
     added_by bigint,
+    cached_from bigint,
     definition_id uuid,
     timeout_seconds double precision,
     lease_seconds double precision,
@@ -578,6 +627,8 @@ CREATE TABLE tasks (
     idempotency_key text,
     dedupe_key text,
     concurrency_key text,
+    rate text,
+    rate_key text,
     partitions text[],
     input_versions jsonb,
     result jsonb,
@@ -585,7 +636,6 @@ CREATE TABLE tasks (
     outputs jsonb,
     error text,
     error_fingerprint text,
-    log_path text,
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_job_id_group_id_fkey FOREIGN KEY (job_id, group_id) REFERENCES groups (job_id, id),
     CONSTRAINT tasks_job_id_fkey FOREIGN KEY (job_id) REFERENCES jobs (id) ON DELETE CASCADE,
@@ -600,7 +650,7 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_cause CHECK (cause_id IS NULL OR status = 'CANCELLED'),
     CONSTRAINT tasks_counters CHECK (failures <= LEAST(attempt, max_attempts) AND max_attempts > 0 AND unmet >= 0),
     CONSTRAINT tasks_group_job CHECK (group_id IS NULL OR job_id IS NOT NULL)
-) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX tasks_concurrency
     ON tasks (org_id, concurrency_key)
@@ -609,6 +659,8 @@ CREATE INDEX tasks_concurrency
 CREATE INDEX tasks_dead_letter ON tasks (org_id, completed_at) WHERE status = 'DEAD_LETTER';
 
 CREATE INDEX tasks_dead_letter_job ON tasks (job_id) WHERE status = 'DEAD_LETTER';
+
+CREATE INDEX tasks_dead_letter_fingerprint ON tasks (org_id, error_fingerprint, type) WHERE status = 'DEAD_LETTER';
 
 CREATE UNIQUE INDEX tasks_dedupe_key ON tasks (definition_id, dedupe_key) WHERE dedupe_key IS NOT NULL;
 
@@ -631,7 +683,36 @@ CREATE INDEX tasks_live ON tasks (worker_id) WHERE status IN ('CLAIMED', 'RUNNIN
 
 CREATE INDEX tasks_org ON tasks (org_id, id) WHERE org_id <> '00000000-0000-4000-8000-000000000001';
 
+CREATE INDEX tasks_rated ON tasks (org_id, (COALESCE(rate_key, type)), priority DESC, (COALESCE(job_id, id)), id)
+    WHERE readiness = 'HELD' AND rate IS NOT NULL;
+
 CREATE INDEX tasks_ready ON tasks (org_id, queue, priority DESC, (COALESCE(job_id, id)), id) WHERE readiness = 'READY';
+
+CREATE TABLE result_cache (
+    org_id uuid NOT NULL,
+    key text NOT NULL,
+    task_id bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT result_cache_pkey PRIMARY KEY (org_id, key),
+    CONSTRAINT result_cache_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id)
+);
+
+CREATE TABLE rate_limits (
+    org_id uuid NOT NULL,
+    key text NOT NULL,
+    allowed integer NOT NULL,
+    seconds double precision NOT NULL,
+    charged_at timestamptz NOT NULL,
+    next_at timestamptz,
+    ends timestamptz[] NOT NULL,
+    counts integer[] NOT NULL,
+    CONSTRAINT rate_limits_pkey PRIMARY KEY (org_id, key),
+    CONSTRAINT rate_limits_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT rate_limits_positive CHECK (allowed > 0 AND seconds > 0),
+    CONSTRAINT rate_limits_slots CHECK (cardinality(ends) = cardinality(counts))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX rate_limits_due ON rate_limits (next_at) WHERE next_at IS NOT NULL;
 
 CREATE TABLE dependencies (
     previous_id bigint NOT NULL,
@@ -680,6 +761,7 @@ CREATE TABLE workers (
     stopped_at timestamptz,
     tasks_completed bigint NOT NULL DEFAULT 0,
     tasks_failed bigint NOT NULL DEFAULT 0,
+    last_count_report bigint NOT NULL DEFAULT 0,
     pid integer NOT NULL,
     pool_size integer NOT NULL DEFAULT 1,
     status worker_status NOT NULL DEFAULT 'ACTIVE',
@@ -692,6 +774,8 @@ CREATE TABLE workers (
     org_id uuid,
     drain_requested_at timestamptz,
     log_directory text,
+    code_version text,
+    code_modules text[] NOT NULL DEFAULT '{}',
     CONSTRAINT workers_pkey PRIMARY KEY (id),
     CONSTRAINT workers_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
     CONSTRAINT workers_pool_size CHECK (pool_size >= 1),
@@ -746,7 +830,7 @@ CREATE TABLE waits (
     CONSTRAINT waits_pkey PRIMARY KEY (task_id),
     CONSTRAINT waits_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
     CONSTRAINT waits_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
-    CONSTRAINT waits_wait_type CHECK (wait_type IN ('time', 'event', 'job', 'poll')),
+    CONSTRAINT waits_wait_type CHECK (wait_type IN ('time', 'event', 'job', 'poll', 'approval')),
     CONSTRAINT waits_job CHECK ((wait_type = 'job') = (job_id IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
@@ -770,6 +854,192 @@ CREATE TABLE workflow_events (
 CREATE INDEX workflow_events_name ON workflow_events (org_id, name, key, id);
 
 CREATE INDEX workflow_events_expiry ON workflow_events (expires_at);
+
+CREATE TABLE incidents (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    opened_at timestamptz NOT NULL DEFAULT now(),
+    last_at timestamptz NOT NULL DEFAULT now(),
+    count bigint NOT NULL DEFAULT 1,
+    rule text NOT NULL,
+    fingerprint text NOT NULL,
+    severity text NOT NULL,
+    title text NOT NULL,
+    cause text,
+    dag_name text,
+    job_name text,
+    task_type text,
+    error_fingerprint text,
+    tags text[] NOT NULL DEFAULT '{}',
+    job_id bigint,
+    task_id bigint,
+    acknowledged_at timestamptz,
+    acknowledged_by text,
+    snoozed_until timestamptz,
+    escalate_at timestamptz,
+    escalated_at timestamptz,
+    closed_at timestamptz,
+    closed_by text,
+    opened_routed_at timestamptz,
+    closed_routed_at timestamptz,
+    CONSTRAINT incidents_pkey PRIMARY KEY (id),
+    CONSTRAINT incidents_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT incidents_severity CHECK (severity IN ('info', 'warning', 'error', 'critical')),
+    CONSTRAINT incidents_count CHECK (count >= 1),
+    CONSTRAINT incidents_closed CHECK ((closed_at IS NULL) = (closed_by IS NULL)),
+    CONSTRAINT incidents_acknowledged CHECK ((acknowledged_at IS NULL) = (acknowledged_by IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX incidents_open ON incidents (org_id, rule, fingerprint) WHERE closed_at IS NULL;
+
+CREATE INDEX incidents_key ON incidents (org_id, rule, fingerprint, id);
+
+CREATE INDEX incidents_org ON incidents (org_id, id);
+
+CREATE INDEX incidents_unclosed ON incidents (id) WHERE closed_at IS NULL;
+
+CREATE INDEX incidents_unrouted ON incidents (id)
+    WHERE opened_routed_at IS NULL OR (closed_at IS NOT NULL AND closed_routed_at IS NULL);
+
+CREATE INDEX incidents_escalating ON incidents (escalate_at) WHERE escalate_at IS NOT NULL;
+
+CREATE INDEX incidents_snoozed ON incidents (snoozed_until) WHERE snoozed_until IS NOT NULL;
+
+CREATE INDEX incidents_failing_channel ON incidents (org_id, task_type)
+    WHERE closed_at IS NULL AND rule = 'channel_failing';
+
+CREATE INDEX incidents_closed ON incidents (closed_at) WHERE closed_at IS NOT NULL;
+
+CREATE TABLE incident_occurrences (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    count integer NOT NULL,
+    rule text NOT NULL,
+    fingerprint text NOT NULL,
+    job_id bigint,
+    task_id bigint,
+    CONSTRAINT incident_occurrences_pkey PRIMARY KEY (id),
+    CONSTRAINT incident_occurrences_count CHECK (count >= 1)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE TABLE notification_channels (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    channel_type text NOT NULL,
+    config jsonb NOT NULL DEFAULT '{}',
+    roles text[] NOT NULL DEFAULT '{}',
+    digest_seconds double precision,
+    quiet_from text,
+    quiet_until text,
+    timezone text NOT NULL DEFAULT 'UTC',
+    CONSTRAINT notification_channels_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT notification_channels_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT notification_channels_channel_type CHECK
+        (channel_type IN ('webhook', 'slack', 'teams', 'pagerduty', 'email')),
+    CONSTRAINT notification_channels_digest CHECK (digest_seconds > 0),
+    CONSTRAINT notification_channels_quiet CHECK ((quiet_from IS NULL) = (quiet_until IS NULL))
+);
+
+CREATE TABLE notification_rules (
+    org_id uuid NOT NULL,
+    name text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    rules text[] NOT NULL DEFAULT '{}',
+    min_severity text NOT NULL DEFAULT 'info',
+    dag_name text,
+    job_name text,
+    task_type text,
+    tag text,
+    channels text[] NOT NULL DEFAULT '{}',
+    escalate_after_seconds double precision,
+    escalate_to text[] NOT NULL DEFAULT '{}',
+    CONSTRAINT notification_rules_pkey PRIMARY KEY (org_id, name),
+    CONSTRAINT notification_rules_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT notification_rules_min_severity CHECK (min_severity IN ('info', 'warning', 'error', 'critical')),
+    CONSTRAINT notification_rules_escalation CHECK
+        ((escalate_after_seconds IS NULL) = (cardinality(escalate_to) = 0)),
+    CONSTRAINT notification_rules_escalate_after CHECK (escalate_after_seconds > 0)
+);
+
+CREATE TABLE notifications (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    incident_id bigint NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    due_at timestamptz NOT NULL DEFAULT now(),
+    channel text NOT NULL,
+    event text NOT NULL,
+    task_id bigint,
+    sent_at timestamptz,
+    delivered_at timestamptz,
+    CONSTRAINT notifications_pkey PRIMARY KEY (id),
+    CONSTRAINT notifications_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT notifications_incident_id_fkey FOREIGN KEY (incident_id) REFERENCES incidents (id) ON DELETE CASCADE,
+    CONSTRAINT notifications_event CHECK (event IN ('opened', 'escalated', 'reminder', 'closed')),
+    CONSTRAINT notifications_sent CHECK ((task_id IS NULL) = (sent_at IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE UNIQUE INDEX notifications_once ON notifications (incident_id, channel, event) WHERE event <> 'reminder';
+
+CREATE INDEX notifications_incident ON notifications (incident_id);
+
+CREATE INDEX notifications_org ON notifications (org_id, id);
+
+CREATE INDEX notifications_due ON notifications (due_at) WHERE task_id IS NULL;
+
+CREATE INDEX notifications_sent ON notifications (org_id, channel, sent_at) WHERE task_id IS NOT NULL;
+
+CREATE INDEX notifications_undelivered ON notifications (id) WHERE delivered_at IS NULL AND task_id IS NOT NULL;
+
+CREATE TABLE approvals (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    expires_at timestamptz NOT NULL,
+    decided_at timestamptz,
+    title text NOT NULL,
+    role text NOT NULL,
+    form jsonb,
+    shown jsonb,
+    decision text,
+    decided_by text,
+    reason text,
+    answers jsonb,
+    CONSTRAINT approvals_pkey PRIMARY KEY (id),
+    CONSTRAINT approvals_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT approvals_task_id_fkey FOREIGN KEY (task_id) REFERENCES tasks (id) ON DELETE CASCADE,
+    CONSTRAINT approvals_named CHECK (title <> '' AND role <> ''),
+    CONSTRAINT approvals_decision CHECK (decision IN ('approved', 'rejected')),
+    CONSTRAINT approvals_decided CHECK (num_nonnulls(decided_at, decision, decided_by) IN (0, 3))
+);
+
+CREATE INDEX approvals_org ON approvals (org_id, id);
+
+CREATE INDEX approvals_open ON approvals (org_id, id) WHERE decided_at IS NULL;
+
+CREATE UNIQUE INDEX approvals_task ON approvals (task_id, attempt);
+
+CREATE TABLE approval_links (
+    token_hash bytea NOT NULL,
+    org_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    approval_id bigint NOT NULL,
+    expires_at timestamptz NOT NULL,
+    used_at timestamptz,
+    recipient text NOT NULL,
+    CONSTRAINT approval_links_pkey PRIMARY KEY (token_hash),
+    CONSTRAINT approval_links_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT approval_links_approval_id_fkey FOREIGN KEY (approval_id) REFERENCES approvals (id) ON DELETE CASCADE,
+    CONSTRAINT approval_links_recipient CHECK (recipient <> '')
+);
+
+CREATE INDEX approval_links_approval ON approval_links (approval_id);
 
 CREATE TABLE dispatches (
     task_id bigint NOT NULL,
@@ -810,6 +1080,65 @@ CREATE TABLE task_inputs (
 );
 
 CREATE INDEX task_inputs_version ON task_inputs (input_dataset_uuid, input_partition_key, input_version);
+
+CREATE TABLE dataset_freshness (
+    dataset_uuid uuid NOT NULL,
+    org_id uuid NOT NULL,
+    max_age_seconds bigint,
+    by_time text,
+    timezone text NOT NULL,
+    days text NOT NULL,
+    due_at timestamptz NOT NULL,
+    missed_at timestamptz,
+    CONSTRAINT dataset_freshness_pkey PRIMARY KEY (dataset_uuid),
+    CONSTRAINT dataset_freshness_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT dataset_freshness_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT dataset_freshness_policy CHECK ((max_age_seconds IS NULL) <> (by_time IS NULL))
+);
+
+CREATE INDEX dataset_freshness_due ON dataset_freshness (org_id, due_at);
+
+CREATE INDEX dataset_freshness_unreported ON dataset_freshness (due_at) WHERE missed_at IS NULL;
+
+CREATE TABLE data_test_results (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    org_id uuid NOT NULL,
+    subject text NOT NULL,
+    dataset_uuid uuid,
+    partition_key text NOT NULL DEFAULT '',
+    task_id bigint NOT NULL,
+    job_id bigint,
+    attempt integer NOT NULL,
+    tested_at timestamptz NOT NULL DEFAULT now(),
+    number integer NOT NULL,
+    test text NOT NULL,
+    on_failure text NOT NULL,
+    outcome text NOT NULL,
+    rows bigint NOT NULL,
+    failing_rows bigint NOT NULL,
+    message text NOT NULL,
+    sample_table text,
+    published boolean NOT NULL,
+    latest boolean NOT NULL DEFAULT true,
+    CONSTRAINT data_test_results_pkey PRIMARY KEY (id),
+    CONSTRAINT data_test_results_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs (id),
+    CONSTRAINT data_test_results_dataset_uuid_fkey FOREIGN KEY (dataset_uuid)
+        REFERENCES datasets (id) ON DELETE CASCADE,
+    CONSTRAINT data_test_results_on_failure CHECK (on_failure IN ('block', 'quarantine', 'warn')),
+    CONSTRAINT data_test_results_outcome CHECK (outcome IN ('passed', 'warned', 'quarantined', 'blocked')),
+    CONSTRAINT data_test_results_published CHECK (outcome <> 'blocked' OR NOT published)
+);
+
+CREATE INDEX data_test_results_failed ON data_test_results (org_id, id) WHERE latest AND outcome <> 'passed';
+
+CREATE INDEX data_test_results_latest ON data_test_results (org_id, subject, partition_key) WHERE latest;
+
+CREATE INDEX data_test_results_runs ON data_test_results (dataset_uuid, id) WHERE number = 0 AND published;
+
+CREATE INDEX data_test_results_subject ON data_test_results (org_id, subject, id);
+
+CREATE INDEX data_test_results_task ON data_test_results (task_id);
 
 CREATE TABLE column_lineage (
     output_dataset_uuid uuid NOT NULL,
@@ -914,9 +1243,6 @@ CREATE OR REPLACE FUNCTION aaiclick_touch() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NEW.updated_at := now(); RETURN NEW; END $$;
 
 CREATE TRIGGER touch BEFORE UPDATE ON jobs FOR EACH ROW
-WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
-
-CREATE TRIGGER touch BEFORE UPDATE ON tasks FOR EACH ROW
 WHEN (OLD.updated_at IS NOT DISTINCT FROM NEW.updated_at) EXECUTE FUNCTION aaiclick_touch();
 
 CREATE TRIGGER touch BEFORE UPDATE ON queues FOR EACH ROW
@@ -1092,14 +1418,37 @@ $$ SELECT jsonb_build_object('job', jsonb_build_object('id', j.id::text, 'name',
         ORDER BY t.id LIMIT 100) AS r), '[]')))
 FROM jobs j WHERE j.id = ended_id $$;
 
+CREATE OR REPLACE FUNCTION aaiclick_find_awaited_turn(awaited bigint) RETURNS bigint LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ WITH RECURSIVE earlier (id, ended) AS (
+        SELECT j.id, j.completed_at IS NOT NULL FROM jobs j WHERE j.id = awaited
+        UNION
+        SELECT j.id, j.completed_at IS NOT NULL FROM earlier e
+        JOIN tasks t ON t.job_id = e.id AND t.type = 'wait_for_turn' AND t.status <> 'COMPLETED'
+        JOIN jobs j ON j.id = (t.kwargs ->> 'job_id')::bigint
+        WHERE e.ended
+    )
+    SELECT id FROM earlier WHERE NOT ended LIMIT 1 $$;
+
 CREATE OR REPLACE FUNCTION aaiclick_wake_job_waits() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS
-$$ DECLARE outcome jsonb := aaiclick_job_outcome(NEW.id); woken record;
+$$ DECLARE outcome jsonb := aaiclick_job_outcome(NEW.id); woken record; next_id bigint;
 BEGIN
+    WHILE NEW.concurrency IS NOT NULL LOOP
+        next_id := aaiclick_find_awaited_turn(NEW.id);
+        EXIT WHEN next_id IS NULL;
+        UPDATE jobs SET has_waiters = true WHERE id = next_id AND completed_at IS NULL;
+        CONTINUE WHEN NOT FOUND;
+        UPDATE waits w SET job_id = next_id FROM tasks t
+        WHERE w.job_id = NEW.id AND t.id = w.task_id AND t.type = 'wait_for_turn' AND t.job_id <> next_id;
+        EXIT;
+    END LOOP;
     FOR woken IN DELETE FROM waits WHERE job_id = NEW.id RETURNING task_id, attempt LOOP
-        UPDATE tasks SET readiness = 'READY', updated_at = now(),
+        UPDATE tasks SET updated_at = now(),
+            readiness = CASE WHEN concurrency_key IS NULL THEN 'READY' ELSE 'TIME' END::task_readiness,
+            available_at = CASE WHEN concurrency_key IS NULL THEN available_at ELSE now() END,
             kwargs = jsonb_set(kwargs, '{aaiclick_wait}', (kwargs -> 'aaiclick_wait') || outcome)
-        WHERE id = woken.task_id AND attempt = woken.attempt AND readiness::text = 'TIME';
+        WHERE id = woken.task_id AND attempt = woken.attempt AND readiness::text = 'TIME' AND kwargs ? 'aaiclick_wait';
         PERFORM pg_notify('aaiclick_ready', queue) FROM tasks WHERE id = woken.task_id;
     END LOOP;
     RETURN NULL;
@@ -1108,6 +1457,113 @@ END $$;
 CREATE TRIGGER wake_job_waits AFTER UPDATE ON jobs FOR EACH ROW
 WHEN (NEW.has_waiters AND OLD.completed_at IS NULL AND NEW.completed_at IS NOT NULL)
 EXECUTE FUNCTION aaiclick_wake_job_waits();
+
+CREATE OR REPLACE FUNCTION log_path(task tasks) RETURNS text LANGUAGE sql STABLE
+SECURITY DEFINER SET search_path = public, pg_temp AS
+$$ SELECT w.log_directory || '/' || task.id || '.log' FROM workers w WHERE w.id = task.worker_id $$;
+
+CREATE OR REPLACE FUNCTION aaiclick_complete_linked_tasks(task_ids bigint[], attempts int[], tokens uuid[],
+    results jsonb[], durations float8[], literals text[], clock timestamptz, OUT completed bigint[], OUT ready text[])
+LANGUAGE plpgsql AS
+$$ DECLARE eligible bigint[];
+BEGIN
+    clock := coalesce(clock, now());
+    PERFORM set_config('synchronous_commit', 'off', true);
+    SELECT array_agg(j.job_id ORDER BY j.job_id) INTO eligible FROM (
+        SELECT t.job_id FROM unnest(task_ids) AS g (id) CROSS JOIN LATERAL (
+            SELECT k.id, k.job_id, k.group_id, k.concurrency_key, k.added_by FROM tasks k
+            WHERE k.id = g.id OFFSET 0) AS t
+        WHERE t.job_id IS NOT NULL
+        GROUP BY t.job_id HAVING bool_and(num_nonnulls(t.group_id, t.concurrency_key, t.added_by) < 1 AND coalesce((
+            SELECT false FROM dependencies d WHERE d.previous_id = t.id AND d.next_type > 'task' LIMIT 1), true))) AS j;
+    IF eligible IS NULL THEN RETURN; END IF;
+    PERFORM pg_advisory_xact_lock_shared(j.id) FROM unnest(eligible) AS j (id);
+    WITH done AS (
+        UPDATE tasks t SET status = 'COMPLETED', completed_at = clock, lease_token = NULL, result = g.result,
+            literal = g.literal, error = NULL, error_fingerprint = NULL, updated_at = clock,
+            started_at = CASE WHEN g.seconds IS NULL THEN t.started_at
+                ELSE greatest(t.claimed_at, clock - g.seconds * interval '1 second') END
+        FROM unnest(task_ids, attempts, tokens, results, durations, literals)
+            AS g (id, attempt, token, result, seconds, literal)
+        WHERE t.id = ANY (task_ids) AND t.id = g.id AND t.attempt = g.attempt AND t.lease_token = g.token
+          AND t.job_id = ANY (eligible) AND NOT t.passed_over
+          AND num_nonnulls(t.group_id, t.concurrency_key, t.added_by, t.cancel_requested_at) < 1
+          AND coalesce((SELECT false FROM task_additions a WHERE a.task_id = t.id LIMIT 1), true)
+          AND coalesce((SELECT false FROM dependencies d LEFT JOIN LATERAL (
+                SELECT k.concurrency_key, k.readiness, k.result FROM tasks k
+                WHERE k.id = d.next_id OFFSET 0) AS n ON true
+            WHERE d.previous_id = t.id AND (d.next_type > 'task' OR n.concurrency_key IS NOT NULL
+                OR (n.readiness = 'BLOCKED' AND n.result IS NOT NULL)) LIMIT 1), true)
+        RETURNING t.id, t.job_id
+    )
+    SELECT array_agg(id), array_agg(job_id) INTO completed, eligible FROM done;
+    IF completed IS NULL THEN RETURN; END IF;
+    WITH met AS MATERIALIZED (
+        SELECT d.next_id AS id, count(*)::int AS met FROM dependencies d
+        WHERE d.previous_id = ANY (completed) AND d.next_type = 'task' GROUP BY d.next_id
+    ),
+    locked AS MATERIALIZED (
+        SELECT t.id, coalesce((SELECT g.unmet FROM groups g WHERE g.id = t.group_id), 0) = 0 AS group_open
+        FROM tasks t WHERE t.id = ANY (ARRAY(SELECT id FROM met)) ORDER BY t.id FOR NO KEY UPDATE OF t
+    ),
+    advanced AS (
+        UPDATE tasks t SET unmet = t.unmet - m.met, updated_at = clock, readiness = CASE
+            WHEN t.readiness IS DISTINCT FROM 'BLOCKED' OR t.unmet > m.met OR NOT l.group_open THEN t.readiness
+            WHEN t.available_at > clock THEN 'TIME' ELSE 'READY' END
+        FROM met m JOIN locked l ON l.id = m.id WHERE t.id = ANY (ARRAY(SELECT id FROM locked)) AND t.id = m.id
+        RETURNING t.queue, t.readiness
+    )
+    SELECT array_agg(DISTINCT queue) INTO ready FROM advanced WHERE readiness = 'READY';
+    WITH tally AS MATERIALIZED (SELECT id, count(*)::int AS tasks FROM unnest(eligible) AS j (id) GROUP BY id),
+    locked AS MATERIALIZED (
+        SELECT id FROM jobs WHERE id = ANY (ARRAY(SELECT id FROM tally)) ORDER BY id FOR NO KEY UPDATE
+    )
+    UPDATE jobs j SET open_tasks = j.open_tasks - n.tasks, started_at = coalesce(j.started_at, now()),
+        status = CASE
+            WHEN j.open_tasks > n.tasks OR j.open_events > 0 THEN 'RUNNING'
+            WHEN j.failed_tasks > 0 OR j.error IS NOT NULL THEN 'FAILED'
+            WHEN j.cancelled_tasks > 0 THEN 'CANCELLED'
+            ELSE 'COMPLETED' END::job_status,
+        completed_at = CASE WHEN j.open_tasks = n.tasks AND j.open_events = 0 THEN clock END, updated_at = clock
+    FROM tally n WHERE j.id = n.id AND j.id = ANY (ARRAY(SELECT id FROM locked));
+END $$;
+
+CREATE OR REPLACE FUNCTION aaiclick_charge_rate(org uuid, rate_key text, rate text, asked int, whole boolean,
+    clock timestamptz, OUT granted int, OUT free_at timestamptz)
+LANGUAGE plpgsql AS
+$$ DECLARE
+    most int := split_part(rate, '/', 1);
+    period float8 := split_part(rate, '/', 2);
+    part timestamptz := to_timestamp((floor(extract(epoch FROM clock)::float8 * 50 / period) + 1) * period / 50);
+    r rate_limits; first int := 1; last int; used bigint := 0;
+BEGIN
+    LOOP
+        SELECT * INTO r FROM rate_limits l WHERE l.org_id = org AND l.key = rate_key FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO rate_limits (org_id, key, allowed, seconds, charged_at, ends, counts)
+        VALUES (org, rate_key, most, period, clock, '{}', '{}') ON CONFLICT DO NOTHING;
+    END LOOP;
+    IF r.charged_at > clock + interval '10 seconds' THEN r.ends := '{}'; r.counts := '{}';
+    ELSIF r.charged_at > clock THEN RETURN; END IF;
+    last := cardinality(r.ends);
+    FOR n IN REVERSE last .. 1 LOOP EXIT WHEN r.ends[n] <= part; r.ends[n] := part; END LOOP;
+    WHILE first <= last AND r.ends[first] <= clock - period * interval '1 second' LOOP first := first + 1; END LOOP;
+    FOR n IN first .. last LOOP used := used + r.counts[n]; END LOOP;
+    granted := least(asked, greatest(0, most - used));
+    IF whole AND granted < asked THEN granted := NULL; RETURN; END IF;
+    IF granted > 0 AND last >= first AND r.ends[last] = part THEN r.counts[last] := r.counts[last] + granted;
+    ELSIF granted > 0 THEN r.ends := r.ends || part; r.counts := r.counts || granted; END IF;
+    IF asked > granted THEN free_at := r.ends[first] + period * interval '1 second'; END IF;
+    UPDATE rate_limits l SET allowed = most, seconds = period, charged_at = clock,
+        next_at = coalesce(free_at, r.next_at), ends = r.ends[first:], counts = r.counts[first:]
+    WHERE l.org_id = org AND l.key = rate_key;
+END $$;
+
+CREATE OR REPLACE FUNCTION aaiclick_serves_version(worker bigint, queue text, queues text[]) RETURNS boolean
+LANGUAGE sql STABLE AS
+$$ SELECT EXISTS (SELECT FROM workers w
+        WHERE w.id = worker AND replace(w.code_version, ':', '_') = split_part(queue, ':', 3))
+    AND (queues = '{}' OR substr(queue, length(split_part(queue, ':', 3)) + 18) = ANY (queues)) $$;
 
 -- Row-level security: rows of the session's org
 CREATE OR REPLACE FUNCTION aaiclick_org_id() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE AS
@@ -1153,11 +1609,17 @@ ALTER TABLE dag_version_datasets ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE schedules ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE job_functions ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE jobs ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE groups ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE tasks ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE result_cache ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE rate_limits ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE dependencies ENABLE ROW LEVEL SECURITY;
 
@@ -1169,15 +1631,33 @@ ALTER TABLE workers ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE outbox ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE incidents ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE incident_occurrences ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE notification_channels ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE notification_rules ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE notifications ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE dispatches ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE waits ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE workflow_events ENABLE ROW LEVEL SECURITY;
 
+ALTER TABLE approvals ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE approval_links ENABLE ROW LEVEL SECURITY;
+
 ALTER TABLE orphan_files ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE task_inputs ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE dataset_freshness ENABLE ROW LEVEL SECURITY;
+
+ALTER TABLE data_test_results ENABLE ROW LEVEL SECURITY;
 
 ALTER TABLE column_lineage ENABLE ROW LEVEL SECURITY;
 
@@ -1229,11 +1709,17 @@ CREATE POLICY org ON dag_version_datasets USING (EXISTS (SELECT FROM dag_version
 
 CREATE POLICY org ON schedules USING (org_id = aaiclick_org_id());
 
+CREATE POLICY org ON job_functions USING (org_id = aaiclick_org_id());
+
 CREATE POLICY org ON jobs USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON groups USING (EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
 
 CREATE POLICY org ON tasks USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON rate_limits USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON result_cache USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON dependencies USING (EXISTS (SELECT FROM tasks t WHERE t.id = next_id) OR EXISTS (SELECT FROM groups g WHERE g.id = next_id));
 
@@ -1242,6 +1728,14 @@ CREATE POLICY org ON task_attempts USING (EXISTS (SELECT FROM tasks t WHERE t.id
 CREATE POLICY org ON task_additions USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
 
 CREATE POLICY org ON table_references USING (EXISTS (SELECT FROM tasks t WHERE t.id = owner_id) OR EXISTS (SELECT FROM jobs j WHERE j.id = job_id));
+
+CREATE POLICY org ON incidents USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON notification_channels USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON notification_rules USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON notifications USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON workers USING (org_id = aaiclick_org_id());
 
@@ -1255,7 +1749,15 @@ CREATE POLICY org ON waits USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON workflow_events USING (org_id = aaiclick_org_id());
 
+CREATE POLICY org ON approvals USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON approval_links USING (org_id = aaiclick_org_id());
+
 CREATE POLICY org ON task_inputs USING (EXISTS (SELECT FROM tasks t WHERE t.id = task_id));
+
+CREATE POLICY org ON dataset_freshness USING (org_id = aaiclick_org_id());
+
+CREATE POLICY org ON data_test_results USING (org_id = aaiclick_org_id());
 
 CREATE POLICY org ON column_lineage USING (EXISTS (SELECT FROM datasets d WHERE d.id = output_dataset_uuid));
 

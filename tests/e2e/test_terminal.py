@@ -1,0 +1,107 @@
+"""The command line in a terminal and in pipes: short ids, logs of a job, reasons, widths, completion."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+from aaiclick.orchestration import job, task
+
+@task(retries=0)
+def say(word: str) -> str:
+    print(f"saying {word}")
+    return word
+
+@task(retries=0)
+def fail(word: str) -> None:
+    raise ValueError("long " * 100 + "end")
+
+@job
+def greet() -> None:
+    say("hello")
+    say("world")
+
+@job
+def broken() -> None:
+    fail(say("first"))
+"""
+
+
+@pytest.fixture
+def project(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
+    (tmp_path / "project.py").write_text(CODE)
+    aaiclick.environment |= {
+        "AAICLICK_DATABASE_URL": aaiclick_postgres.dsn,
+        "AAICLICK_CLICKHOUSE_URL": aaiclick_clickhouse.url,
+        "AAICLICK_LOG_DIR": str(tmp_path / "logs"),
+    }
+    return aaiclick
+
+
+def run_in_terminal(project, *arguments, columns=80):
+    """Output of a command on a pseudo-terminal."""
+    end, child_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aaiclick", *arguments], stdout=child_end, stderr=child_end, cwd=project.cwd,
+        env=project.environment | {"COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"},
+    )  # fmt: skip
+    os.close(child_end)
+    data = b""
+    while True:
+        try:
+            part = os.read(end, 65536)
+        except OSError:  # the program has ended
+            break
+        if not part:
+            break
+        data += part
+    process.wait()
+    os.close(end)
+    return data.decode().replace("\r\n", "\n")
+
+
+def test_logs_of_a_job_and_shortened_ids(project):
+    job = json.loads(project("run", "project.greet", "-o", "json").stdout)
+    printed = project("logs", job["id"]).stdout
+    assert "saying hello" in printed
+    assert "saying world" in printed
+    assert printed.count("== project.say, task ") == 2
+    assert project("logs", "-f", job["id"]).stdout == printed
+    assert json.loads(project("jobs", "show", job["id"][:12], "-o", "json").stdout)["id"] == job["id"]
+    tasks = json.loads(project("tasks", "ls", job["id"][:12], "-o", "json").stdout)
+    prefix = tasks[0]["id"][:8]
+    ambiguous = project("tasks", "show", prefix)
+    assert ambiguous.returncode == 2
+    assert f"Several tasks have ids that begin with {prefix}: " in ambiguous.stderr
+    assert project("jobs", "show", "9").returncode == 3
+    missing = project("logs", "9")
+    assert (missing.returncode, "There is no task 9." in missing.stderr) == (3, True), missing
+
+
+def test_reasons_are_listed_and_not_cut(project):
+    failed = json.loads(project("run", "project.broken", "-o", "json").stdout)
+    project("queues", "pause", "default")
+    waiting = json.loads(project("run", "project.greet", "--no-wait", "-o", "json").stdout)
+    listed = project("jobs", "ls").stdout.splitlines()
+    assert listed[0].split("\t")[-1] == "why"
+    rows = {line.split("\t")[0]: line for line in listed[1:]}
+    assert rows[failed["id"]].endswith("long end")
+    assert "queue 'default' is paused" in rows[waiting["id"]]
+    shown = run_in_terminal(project, "jobs", "ls")
+    assert max(map(len, shown.splitlines())) <= 80, shown
+    assert failed["id"] in shown
+    assert waiting["id"] in shown
+    assert "  why: queue 'default' is paused" in shown
+
+
+def test_completion_lists_commands_and_options(project):
+    script = project("completion", "bash").stdout
+    assert "_AAICLICK_COMPLETE=bash_complete" in script
+    variables = {"_AAICLICK_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
+    assert "plain,dag\n" in project(COMP_WORDS="aaiclick da", **variables).stdout
+    variables["COMP_CWORD"] = "2"
+    assert project(COMP_WORDS="aaiclick jobs sh", **variables).stdout == "plain,show\n"

@@ -1,0 +1,148 @@
+"""Compensation: completed steps of a failed job are undone in the reverse order of their completion."""
+
+from __future__ import annotations
+
+import pytest
+
+from aaiclick.errors import SubmitError
+from aaiclick.orchestration import (
+    OrchContext,
+    PermanentError,
+    create_job,
+    get_job,
+    job,
+    retry_failed_tasks,
+    run_job_test,
+    task,
+)
+from aaiclick.orchestration.compensation import describe_compensation
+
+calls: list[str] = []
+broken: set[str] = set()
+
+
+@task(retries=1)
+def undo(name: str, result: str) -> None:
+    calls.append(f"undo {result}")
+    if "undo once" in broken:
+        broken.discard("undo once")
+        raise OSError("try again")
+
+
+@task(compensate=undo)
+def step(name: str, after: object = None) -> str:
+    calls.append(name)
+    if name in broken:
+        raise PermanentError(name, remedy="")
+    return name.upper()
+
+
+@task(critical=False, retries=0)
+def optional() -> None:
+    raise OSError("no connection")
+
+
+@task
+def clean_up() -> None:
+    calls.append("clean up")
+
+
+@job(finally_=clean_up)
+def chain() -> None:
+    step("c", step("b", step("a")))
+
+
+@pytest.fixture(autouse=True)
+def _clear(aaiclick_env, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path))
+    calls.clear()
+    broken.clear()
+
+
+async def test_completed_steps_are_undone_newest_first_then_finally_runs() -> None:
+    broken.update({"c", "undo once"})
+    assert run_job_test(await chain()).status == "FAILED"
+    assert calls == ["a", "b", "c", "undo B", "undo B", "undo A", "clean up"]
+
+
+@task
+def clean_up_cluster(cluster: str) -> None:
+    calls.append(f"deleted {cluster}")
+
+
+@job(finally_=clean_up_cluster)
+def with_default(cluster: str = "c1") -> None:
+    step("a")
+
+
+async def test_handler_receives_default_arguments_of_the_job() -> None:
+    assert run_job_test(await with_default()).status == "COMPLETED"
+    assert calls == ["a", "deleted c1"]
+
+
+async def test_successful_job_undoes_nothing() -> None:
+    assert run_job_test(await chain()).status == "COMPLETED"
+    assert calls == ["a", "b", "c", "clean up"]
+
+
+async def test_failure_of_an_optional_task_undoes_nothing() -> None:
+    finished = run_job_test(await create_job("optional", [step.task("b", optional())]))
+    assert (finished.status, calls) == ("COMPLETED", ["b"])
+
+
+async def test_retry_starts_again_from_the_first_undone_step() -> None:
+    broken.add("c")
+    failed = run_job_test(await chain())
+    calls.clear()
+    await retry_failed_tasks(failed.id)
+    assert run_job_test(await get_job(failed.id)).status == "FAILED"
+    assert calls == ["a", "b", "c", "undo B", "undo A", "clean up"]
+    calls.clear()
+    broken.clear()
+    await retry_failed_tasks(failed.id)
+    assert run_job_test(await get_job(failed.id)).status == "COMPLETED"
+    assert calls == ["a", "b", "c", "clean up"]
+
+
+async def test_parallel_steps_are_undone_in_reverse_order_of_completion() -> None:
+    broken.add("z")
+    steps = [step.task(name) for name in "abcd"]
+    last = step.task("z")
+    steps >> last
+    submitted = await create_job("parallel", [*steps, last])
+    assert run_job_test(submitted).status == "FAILED"
+    async with OrchContext() as context, context.connection() as connection:
+        # Steps that are acknowledged together have completed at the same time: the one submitted last is undone first.
+        completed = await connection.fetch(
+            "SELECT kwargs ->> 'name' AS name FROM tasks WHERE job_id = $1 AND status = 'COMPLETED'"
+            " AND id = ANY ($2) ORDER BY completed_at, id", submitted.id, [task.id for task in steps],
+        )  # fmt: skip
+    undone = [call.removeprefix("undo ").lower() for call in calls if call.startswith("undo")]
+    assert undone == [row["name"] for row in reversed(completed)]
+    assert len(undone) == 4
+
+
+async def test_steps_are_undone_by_time_of_completion_and_not_of_submission() -> None:
+    broken.add("z")
+    first, second = step.task("a"), step.task("b")
+    third, last = step.task("c"), step.task("z")
+    second >> first
+    third >> second
+    first >> last
+    assert run_job_test(await create_job("reversed", [first, second, third, last])).status == "FAILED"
+    assert calls == ["c", "b", "a", "z", "undo A", "undo B", "undo C"]
+
+
+def lacking(other: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "critical", "message"),
+    [
+        (lacking, True, "has a parameter 'other' without a value"),
+        (undo, False, "belongs to a step with critical=False"),
+    ],
+)
+def test_invalid_compensations_are_refused(function, critical, message) -> None:
+    with pytest.raises(SubmitError, match=message):
+        describe_compensation(step.options(critical=critical).task("a"), function)
