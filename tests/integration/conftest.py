@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from aaiclick.orchestration import handler_registry
 from aaiclick.settings import get_settings
 from tests.integration.gateways import GatewayEndpoint, ServerThread, gateway_kinds
 from tests.integration.moto_server import moto_server
@@ -15,6 +17,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "gateway_kind" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("postgres_only")
         metafunc.parametrize("gateway_kind", gateway_kinds(mark), indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def forget_handlers() -> Iterator[None]:
+    """Handlers of modules that a test has removed would meet those of the same type in a later test."""
+    yield
+    registered = handler_registry._handlers  # pyright: ignore[reportPrivateUsage]
+    for task_type in [name for name, function in registered.items() if function.__module__ not in sys.modules]:
+        del registered[task_type]
 
 
 @pytest.fixture(scope="session")
