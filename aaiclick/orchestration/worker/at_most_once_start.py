@@ -49,7 +49,8 @@ class StartBarrier:
     async def send_starts(self, connection: GatewayConnection) -> None:
         """Record the start of waiting tasks; after an error they wait for the next call."""
         self._wake.clear()
-        waiting = self._waiting = [(running, future) for running, future in self._waiting if not future.done()]
+        self._waiting = [(running, future) for running, future in self._waiting if not future.done()]
+        waiting = list(self._waiting)  # more tasks may begin during the request
         if not waiting:
             return
         started = await connection.mark_running([running.claim.lease for running, _ in waiting])

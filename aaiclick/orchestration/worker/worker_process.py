@@ -239,11 +239,12 @@ class WorkerProcess:
         successes = [outcome for outcome in outcomes if isinstance(outcome, Success)]
         unsuccessful = outcomes if len(successes) < len(outcomes) else ()
         failures = [outcome for outcome in unsuccessful if isinstance(outcome, Failure)]
+        releases = [outcome for outcome in unsuccessful if isinstance(outcome, Lease)]
         accepted = await connection.acknowledge_and_claim(
             worker_id=self._config.worker_id,
             successes=successes,
             failures=failures,
-            releases=[outcome for outcome in unsuccessful if isinstance(outcome, Lease)],
+            releases=releases,
             limit=exchange.limit,
             queues=self._config.queues,
             lease_seconds=self._config.lease_seconds,
@@ -251,6 +252,8 @@ class WorkerProcess:
         )
         self._exchanges += 1
         self._counter.count(outcomes, accepted)
+        if releases:
+            self._is_queue_empty = False  # they are ready again
         if self._is_due_unknown or failures:
             self._is_due_unknown = False
             self._schedule_check(await connection.seconds_to_next_due())
