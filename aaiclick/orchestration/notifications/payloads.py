@@ -44,11 +44,11 @@ def _describe_lines(incident: IncidentMessage, *, whole: bool) -> Iterator[str]:
     yield incident.link
 
 
-def render_json(message: Message) -> dict[str, Any]:
+def render_json(message: Message) -> dict[str, object]:
     """A message for webhooks; ids are text and times RFC 3339, as in the API."""
 
-    def to_json(incident: IncidentMessage) -> dict[str, Any]:
-        fields = asdict(incident)
+    def to_json(incident: IncidentMessage) -> dict[str, object]:
+        fields: dict[str, object] = asdict(incident)
         ids = {name: str(fields[name]) for name in ("incident_id", "job_id", "task_id") if fields[name] is not None}
         return fields | ids | {"opened_at": incident.opened_at.isoformat()}
 
@@ -56,9 +56,9 @@ def render_json(message: Message) -> dict[str, Any]:
     return {"delivery": message.delivery, "org": message.org, "incidents": incidents, "more": message.more}
 
 
-def render_slack(message: Message) -> dict[str, Any]:
+def render_slack(message: Message) -> dict[str, object]:
     """A message for an incoming webhook of Slack: a fallback text and blocks."""
-    blocks: list[dict[str, Any]] = []
+    blocks: list[dict[str, object]] = []
     if message.is_digest:
         blocks.append(_slack_section(f"*{_escape_slack(message.subject)}*"))
     for incident in message.incidents:
@@ -71,7 +71,7 @@ def render_slack(message: Message) -> dict[str, Any]:
     return {"text": _escape_slack(message.subject), "blocks": blocks[:50]}
 
 
-def _slack_section(text: str) -> dict[str, Any]:
+def _slack_section(text: str) -> dict[str, object]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
@@ -79,9 +79,9 @@ def _escape_slack(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("```", "'''")
 
 
-def render_teams(message: Message) -> dict[str, Any]:
+def render_teams(message: Message) -> dict[str, object]:
     """A message for a webhook of Microsoft Teams: an adaptive card."""
-    body: list[dict[str, Any]] = [
+    body: list[dict[str, object]] = [
         {"type": "TextBlock", "size": "medium", "weight": "bolder", "wrap": True, "text": message.subject}
     ]
     for incident in message.incidents:
@@ -103,10 +103,10 @@ def render_teams(message: Message) -> dict[str, Any]:
     return {"type": "message", "attachments": [content]}
 
 
-def render_pagerduty(message: Message, routing_key: str) -> Iterator[dict[str, Any]]:
+def render_pagerduty(message: Message, routing_key: str) -> Iterator[dict[str, object]]:
     """Events of PagerDuty (Events API v2), one for each incident: it has a deduplication key of its own."""
     for incident in message.incidents:
-        event: dict[str, Any] = {
+        event: dict[str, object] = {
             "routing_key": routing_key,
             "event_action": "resolve" if incident.event == "closed" else "trigger",
             "dedup_key": f"aaiclick-{message.org}-{incident.incident_id}",
@@ -146,5 +146,5 @@ def render_email(message: Message, config: Mapping[str, Any]) -> EmailMessage:
     return mail
 
 
-def encode_json(payload: Mapping[str, Any]) -> bytes:
+def encode_json(payload: Mapping[str, object]) -> bytes:
     return json.dumps(payload, ensure_ascii=False).encode(errors="replace")

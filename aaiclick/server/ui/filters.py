@@ -6,12 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aaiclick.errors import headline
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import workers
 from aaiclick.store.enums import Cancellation
+
+if TYPE_CHECKING:
+    from aaiclick.api.schedules import Schedule
+    from aaiclick.operations.rows import Row
 
 TASK_STATES = ("RUNNING", "CLAIMED", "PENDING", "FAILED", "DEAD_LETTER", "CANCELLED", "SKIPPED", "COMPLETED")
 JOB_STATES = ("RUNNING", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
@@ -197,7 +201,7 @@ def task_name(task_type: str) -> str:
     return function if module and function.isidentifier() else task_type
 
 
-def job_state(row: Any) -> str:
+def job_state(row: Row) -> str:
     """Return the displayed state of a job: PAUSED if it is paused and unfinished."""
     return "PAUSED" if row["paused_at"] is not None and row["completed_at"] is None else str(row["status"])
 
@@ -207,7 +211,7 @@ def worker_state(status: str, last_heartbeat: datetime, now: datetime | None = N
     return workers.worker_state(status, last_heartbeat, timeout_seconds=get_settings().worker_timeout_seconds, now=now)
 
 
-def source_state(row: Any) -> str:
+def source_state(row: Row) -> str:
     """Return the displayed state of a source: Idle if none of its runs is active, unless it is always on."""
     if row["paused_at"] is not None:
         return "PAUSED"
@@ -217,17 +221,17 @@ def source_state(row: Any) -> str:
     return "Running" if row["run_status"] in ("PENDING", "RUNNING") else "Idle"
 
 
-def schedule_state(schedule: Any) -> str:
+def schedule_state(schedule: Schedule) -> str:
     """Return the displayed state of a schedule."""
     return str(schedule.state).upper()
 
 
-def task_state(row: Any) -> str:
+def task_state(row: Row) -> str:
     """Return the displayed state of a task: RETRYING if a retry is scheduled."""
     return "RETRYING" if row["next_retry_at"] is not None else str(row["status"])
 
 
-def count_progress(row: Any) -> dict[str, int]:
+def count_progress(row: Row) -> dict[str, int]:
     """Count a job's finished tasks by outcome, for the progress bar."""
     total, opened = row["total_tasks"], row["open_tasks"]
     failed, cancelled = row["failed_tasks"], row["cancelled_tasks"]

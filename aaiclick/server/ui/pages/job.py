@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import dag_queries, job_queries
 
 if TYPE_CHECKING:
+    from aaiclick.operations.rows import Row
     from aaiclick.store.catalog.datasets import Reader
     from aaiclick.store.postgres_connections import Connection
 
@@ -86,7 +88,7 @@ async def show_job(page: PageRequest) -> Response:
     return page.render("job.html", job=job, view=view, views=VIEWS, now=datetime.now(UTC), **values)
 
 
-async def explain_waiting_job(connection: Connection, reader: Reader, job: Any) -> str:
+async def explain_waiting_job(connection: Connection, reader: Reader, job: Row) -> str:
     """Explain why an unfinished job waits; empty if it runs or has finished."""
     if job["completed_at"] is not None:
         return ""
@@ -96,7 +98,7 @@ async def explain_waiting_job(connection: Connection, reader: Reader, job: Any) 
     return "; ".join(reason.text for reason in await explain_waiting(connection, reader, task["id"]))
 
 
-async def _count_tasks(page: PageRequest, connection: Connection, job: Any) -> dict[str, int]:
+async def _count_tasks(page: PageRequest, connection: Connection, job: Row) -> dict[str, int]:
     """Count a job's tasks by state."""
     counts = dict.fromkeys(PARTS, 0)
     if job["total_tasks"] <= job_queries.MAX_DETAILED_TASKS:
@@ -108,7 +110,7 @@ async def _count_tasks(page: PageRequest, connection: Connection, job: Any) -> d
     return counts | finished | {"pending": max(0, job["open_tasks"] - running)}
 
 
-async def _count_types(page: PageRequest, connection: Connection, job: Any) -> list[Any]:
+async def _count_types(page: PageRequest, connection: Connection, job: Row) -> Sequence[Row]:
     """Count tasks by group, type and state; a changed job is counted again."""
     key = ("units", job["id"], job["updated_at"])
     return await page.ui_state.cache.get(
@@ -116,10 +118,10 @@ async def _count_types(page: PageRequest, connection: Connection, job: Any) -> l
     )
 
 
-async def _count_types_of_large_job(page: PageRequest, connection: Connection, job: Any) -> tuple[list[Any], bool]:
+async def _count_types_of_large_job(page: PageRequest, connection: Connection, job: Row) -> tuple[Sequence[Row], bool]:
     """Count the types of a large job; return a sample and True if the count is not finished in time."""
 
-    async def count_types() -> list[Any]:
+    async def count_types() -> Sequence[Row]:
         async with read_transaction(page.call) as count_connection:
             return await job_queries.load_job_units(count_connection, job["id"])
 
@@ -129,7 +131,7 @@ async def _count_types_of_large_job(page: PageRequest, connection: Connection, j
     return (await job_queries.sample_job_units(connection, job["id"]), True) if counts is None else (counts, False)
 
 
-async def _collapse_job(page: PageRequest, connection: Connection, job: Any) -> tuple[CollapsedJob, bool]:
+async def _collapse_job(page: PageRequest, connection: Connection, job: Row) -> tuple[CollapsedJob, bool]:
     """Return the nodes to draw, and whether the count of tasks is still running."""
     job_id = job["id"]
     groups = await job_queries.list_graph_groups(connection, job_id)
@@ -140,7 +142,7 @@ async def _collapse_job(page: PageRequest, connection: Connection, job: Any) -> 
         return await _with_dataset_edges(connection, job, collapsed), False
     counts_by_type, counting = await _count_types_of_large_job(page, connection, job)
 
-    async def load_edges() -> tuple[list[object], list[tuple[int, int]]]:
+    async def load_edges() -> tuple[Sequence[Row], list[tuple[int, int]]]:
         samples = await job_queries.sample_unit_tasks(
             connection, job_id, [unit.id for unit in units_by_type(counts_by_type)][:500]
         )
@@ -156,18 +158,18 @@ async def _collapse_job(page: PageRequest, connection: Connection, job: Any) -> 
     return await _with_dataset_edges(connection, job, collapse_types(counts_by_type, samples, groups, edges)), counting
 
 
-async def _with_dataset_edges(connection: Connection, job: Any, collapsed: CollapsedJob) -> CollapsedJob:
+async def _with_dataset_edges(connection: Connection, job: Row, collapsed: CollapsedJob) -> CollapsedJob:
     """Add edges from the producer of a dataset to its consumers; DAG tasks wait for events, not for tasks."""
     if job["dag_version_id"] is not None:
         collapsed.edges.update(await job_queries.list_dataset_edges(connection, list(collapsed.units)))
     return collapsed
 
 
-async def _load_tasks(page: PageRequest, connection: Connection, reader: Reader, job: Any) -> dict[str, object]:
+async def _load_tasks(page: PageRequest, connection: Connection, reader: Reader, job: Row) -> dict[str, object]:
     status = page.query_param("status") if page.query_param("status") in TASK_STATES else None
     task_type = page.query_param("type") or None
     after = int(page.query_param("after")) if _parse_ids(page.query_param("after")) else 0
-    rows: list[Any] = []
+    rows: Sequence[Row] = []
     if status is None or _may_have(job, status):
         rows = await job_queries.search_job_tasks(
             connection, job["id"], status=status, task_type=task_type, after=after, limit=MAX_TASKS + 1
@@ -183,7 +185,7 @@ async def _load_tasks(page: PageRequest, connection: Connection, reader: Reader,
     }  # fmt: skip
 
 
-def _may_have(job: Any, status: str) -> bool:
+def _may_have(job: Row, status: str) -> bool:
     """Whether a job can have tasks in a state, according to the job's counters."""
     finished = count_progress(job)
     match status:
@@ -207,7 +209,7 @@ async def _load_logs(
     shown = sorted(rows[:MAX_LOGS], key=lambda row: (row["started_at"] is None, row["started_at"] or 0, row["id"]))
     hidden = await hidden_task_ids(connection, reader, (row["id"] for row in shown))
 
-    async def read_log(row: Any) -> str:
+    async def read_log(row: Row) -> str:
         if row["id"] in hidden:
             return REDACTED_ERROR
         return (await read_part(log_path(page.app_state.settings, row["id"]), -TAIL_BYTES, TAIL_BYTES))[0]

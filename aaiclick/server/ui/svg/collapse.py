@@ -10,7 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aaiclick.operations.rows import Row
 
 PARTS: tuple[str, ...] = ("completed", "running", "retrying", "failed", "dead", "cancelled", "skipped", "pending")
 NO_COUNTS = dict.fromkeys(PARTS, 0)
@@ -62,14 +65,14 @@ class CollapsedJob:
     edges: set[tuple[int, int]]
 
 
-def collapse_tasks(tasks: Sequence[Any], groups: Iterable[Any], edges: Sequence[tuple[int, int]]) -> CollapsedJob:
+def collapse_tasks(tasks: Sequence[Row], groups: Iterable[Row], edges: Sequence[tuple[int, int]]) -> CollapsedJob:
     """Collapse a job of which every task is loaded."""
     predecessor_ids: dict[int, list[int]] = defaultdict(list)
     dependent_ids: dict[int, list[int]] = defaultdict(list)
     for a, b in edges:
         predecessor_ids[b].append(a)
         dependent_ids[a].append(b)
-    similar: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    similar: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for task in tasks:
         task_id = task["id"]
         key = (
@@ -93,7 +96,7 @@ def _sorted_ids(nodes: list[int] | None) -> tuple[int, ...]:
     return () if nodes is None else tuple(sorted(nodes))
 
 
-def _build_unit(tasks: Sequence[Any]) -> GraphUnit:
+def _build_unit(tasks: Sequence[Row]) -> GraphUnit:
     first = tasks[0]
     if len(tasks) == 1:
         counts = {**NO_COUNTS, task_part(first): 1}
@@ -115,7 +118,7 @@ def _build_unit(tasks: Sequence[Any]) -> GraphUnit:
     )
 
 
-def task_part(task: Any) -> str:
+def task_part(task: Row) -> str:
     """Return the entry of PARTS that a row's state belongs to."""
     if task["retrying"]:
         return "retrying"
@@ -123,9 +126,9 @@ def task_part(task: Any) -> str:
 
 
 def collapse_types(
-    counts_by_type: Iterable[Any],
-    samples: Iterable[Any],
-    groups: Iterable[Any],
+    counts_by_type: Iterable[Row],
+    samples: Iterable[Row],
+    groups: Iterable[Row],
     edges: Iterable[tuple[int, int]],
 ) -> CollapsedJob:
     """Collapse a large job from its task counts by group, type and state, and a sample of tasks with edges."""
@@ -141,9 +144,9 @@ def collapse_types(
     )
 
 
-def units_by_type(counts_by_type: Iterable[Any]) -> list[GraphUnit]:
+def units_by_type(counts_by_type: Iterable[Row]) -> list[GraphUnit]:
     """Build one unit per group and type."""
-    rows_by_type: dict[tuple[int | None, str], list[Any]] = defaultdict(list)
+    rows_by_type: dict[tuple[int | None, str], list[Row]] = defaultdict(list)
     for row in counts_by_type:
         rows_by_type[row["group_id"], row["type"]].append(row)
     units: list[GraphUnit] = []
@@ -173,7 +176,7 @@ def _is_node(node: int, units: Mapping[int, GraphUnit], groups: Mapping[int, obj
     return node in units or node in groups
 
 
-def _index_groups(rows: Iterable[Any]) -> dict[int, tuple[str, int | None]]:
+def _index_groups(rows: Iterable[Row]) -> dict[int, tuple[str, int | None]]:
     return {row["id"]: (row["name"], row["parent_group_id"]) for row in rows}
 
 
