@@ -66,11 +66,11 @@ def _print_line(history: str, step: str) -> None:
         record_event(Path(history), PRINTED_LINES, task=task, attempt=attempt, line=line, path=str(log.path))
 
 
-VALUES: tuple[Any, ...] = (7, {"a": [1, 2], "b": ["x", "y"]}, [1, None, 3], "text", {"one": 1.5})
+VALUES: tuple[object, ...] = (7, {"a": [1, 2], "b": ["x", "y"]}, [1, None, 3], "text", {"one": 1.5})
 """Values that tasks return; each becomes an Object in ClickHouse."""
 
 
-async def return_value(history: str, value_index: int, seconds: float = 0.0) -> Any:
+async def return_value(history: str, value_index: int, seconds: float = 0.0) -> object:
     """Print, wait and return a value."""
     with _record_attempt(history):
         _print_line(history, "begun")
@@ -187,7 +187,7 @@ async def run_debounced(history: str, key: str, number: int) -> None:
 
 
 @task(cache="1d")
-async def cached_value(history: str, value_index: int) -> Any:
+async def cached_value(history: str, value_index: int) -> object:
     """Return a value; with the same arguments, the worker reuses the first result."""
     with _record_attempt(history):
         return VALUES[value_index % len(VALUES)]

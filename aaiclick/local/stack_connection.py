@@ -31,7 +31,11 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 45.0
 START_ATTEMPTS = 3
 RECONNECT_SECONDS = 0.5
-DISCONNECTED: dict[str, Any] = {}
+
+Message = dict[str, Any]
+"""A request to the keeper, or its response."""
+
+DISCONNECTED: Message = {}
 
 
 class StackConnection:
@@ -41,11 +45,11 @@ class StackConnection:
         self._home = home
         self._linger_seconds = linger_seconds
         self._lock = threading.Lock()
-        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._connection: socket.socket | None = None
         self._request_id = 0
         self._services: set[str] = set()
-        self._addresses: dict[str, Any] = {}
+        self._addresses: Message = {}
         self._closed = False
 
     def require_servers(self, *services: str) -> None:
@@ -82,7 +86,7 @@ class StackConnection:
                 _disconnect(self._connection)
                 self._connection = None
 
-    def _require_address(self, service: str) -> dict[str, Any]:
+    def _require_address(self, service: str) -> Message:
         self.require_servers(service)
         return self._addresses[service]
 
@@ -105,7 +109,7 @@ class StackConnection:
                     remedy=f"Its log is {self._home.log_path('keeper')}. 'aaiclick down' stops it.",
                 )
 
-    def _send_request(self, connection: socket.socket, deadline: float) -> dict[str, Any]:
+    def _send_request(self, connection: socket.socket, deadline: float) -> Message:
         """Return the keeper's answer, or DISCONNECTED if it closed the connection or took too long."""
         self._request_id += 1
         try:
@@ -198,7 +202,7 @@ def _is_keeper_running(home: Home) -> bool:
     return connection is not None
 
 
-def ask_keeper(home: Home, request: dict[str, Any]) -> dict[str, Any] | None:
+def ask_keeper(home: Home, request: Message) -> Message | None:
     """Send one request to a running keeper and return its answer; None if there is no keeper."""
     if not home.owns_sockets():
         return None
@@ -271,7 +275,7 @@ def _start_failure(home: Home, what: str) -> StackError:
     )
 
 
-def _encode_message(message: dict[str, Any]) -> bytes:
+def _encode_message(message: Message) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 

@@ -29,6 +29,8 @@ from aaiclick.store.task_options import OPTION_COLUMNS, TaskOptions
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
+    DefinitionRow = Mapping[str, Any] | asyncpg.Record
+
 EVENT_CHANNEL = "aaiclick_events"
 """Notified when there are events to route."""
 
@@ -101,7 +103,7 @@ class TaskBatch:
     definition_id: UUID
     org_id: UUID
     options: TaskOptions
-    shared_values: tuple[Any, ...]
+    shared_values: tuple[object, ...]
     """Other values shared by all tasks, in the order of the statement's parameters; definition and org come first."""
 
     is_coalesced: bool = False
@@ -118,7 +120,7 @@ class TaskBatch:
     partitions: list[str | None] = field(default_factory=list[str | None])
 
     @classmethod
-    def for_definition(cls, definition: Mapping[str, Any] | asyncpg.Record, org_id: UUID) -> TaskBatch:
+    def for_definition(cls, definition: DefinitionRow, org_id: UUID) -> TaskBatch:
         limit = 1 if definition["operator"] in SEQUENTIAL_OPERATORS else definition["max_concurrency"]
         is_coalesced = definition.get("execution_strategy") == "Coalesce"
         if is_coalesced and limit is None:
@@ -146,7 +148,7 @@ class TaskBatch:
         self.event_jsons.append(event_json)
         self.partitions.append(partition)
 
-    def records(self, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    def records(self, ids: Sequence[int]) -> Iterator[tuple[object, ...]]:
         """Rows for COPY."""
         definition, org, task_type, entrypoint, kwargs_prefix, readiness = self.shared_values
         kwargs = [f"{kwargs_prefix}{event_json}}}" for event_json in self.event_jsons]
@@ -156,7 +158,7 @@ class TaskBatch:
 
     def keep_first(self, count: int) -> None:
         """Drop all tasks but the first ones."""
-        columns: list[list[Any]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
+        columns: list[Sequence[object]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
         for column in columns:
             del column[count:]
 
@@ -168,7 +170,7 @@ class TaskBatch:
             if key is None or key not in used_keys:
                 indexes.append(n)
                 used_keys.add(key)
-        columns: list[list[Any]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
+        columns: list[Sequence[object]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
         for column in columns:
             column[:] = [column[n] for n in indexes]
 
@@ -213,7 +215,7 @@ async def _insert_batches(
 
 async def start_source_job(
     connection: Connection,
-    definition: Mapping[str, Any] | asyncpg.Record,
+    definition: DefinitionRow,
     trigger: Mapping[str, object],
     *,
     idempotency_key: str | None = None,
@@ -236,7 +238,7 @@ async def start_source_job(
     return job_id, True
 
 
-def _find_job_timeout(definition: Mapping[str, Any] | asyncpg.Record) -> float | None:
+def _find_job_timeout(definition: DefinitionRow) -> float | None:
     """Return the timeout of the job of a source: the default one, or that of its task if this is longer.
 
     Without a timeout, a run that never ends would block the schedule of its source for ever.
@@ -261,7 +263,7 @@ async def add_source_task(
 async def add_tasks(
     connection: Connection,
     job_id: int,
-    definition: Mapping[str, Any] | asyncpg.Record,
+    definition: DefinitionRow,
     runs: Sequence[tuple[str, Mapping[str, object], str | None]],
 ) -> None:
     """Add tasks of one definition to an open job: (dedupe key, event, partition) each."""

@@ -30,6 +30,8 @@ from aaiclick.store.models.enum_types import DEFINITION_STATUS
 DATASET_TICKETS = Sequence("dataset_tickets", metadata=metadata)
 """Tickets of reads: rows computed from an older read never replace those of a newer one."""
 
+JsonObject = dict[str, Any]
+
 
 class DagVersion(Row, table=True):
     """An immutable version of a DAG, identified by the hash of its YAML.
@@ -91,13 +93,13 @@ class JobDefinition(Row, table=True):
     activation: str = text_column()
     runtime: str = text_column()
     operator: str = text_column()
-    source: dict[str, Any] | None = json_column(null=True)
-    bootstrap: dict[str, Any] | None = json_column(null=True)
+    source: JsonObject | None = json_column(null=True)
+    bootstrap: JsonObject | None = json_column(null=True)
     execution_strategy: str | None = text_column(null=True)
     idle_timeout: str | None = text_column(null=True)
-    config: dict[str, Any] = json_column()
+    config: JsonObject = json_column()
     config_hash: str = text_column()
-    spec: dict[str, Any] = json_column()
+    spec: JsonObject = json_column()
     input_datasets: list[str] | None = text_array_column(null=True)
     output_datasets: list[str] | None = text_array_column(null=True)
     rejected_datasets: list[str | None] | None = text_array_column(null=True)
@@ -106,7 +108,7 @@ class JobDefinition(Row, table=True):
     """Datasets that the data tests compare rows with."""
     update_strategy: str = text_column()
     unique_key: list[str] | None = text_array_column(null=True)
-    scaling: dict[str, Any] | None = json_column(null=True)
+    scaling: JsonObject | None = json_column(null=True)
     timeout_seconds: int | None = column(Integer(), null=True)
     heartbeat_timeout_seconds: int | None = column(Integer(), null=True)
     max_attempts: int = column(Integer(), default=3, server="3")
@@ -150,7 +152,7 @@ class Dataset(Row, table=True):
     producer_dag_name: str = text_column()
     producer_job_name: str = text_column()
     producer_output_index: int = column(Integer())
-    storage: dict[str, Any] = json_column()
+    storage: JsonObject = json_column()
     read_roles: list[str] = text_array_column()
     created_at: datetime = timestamp_now_column()
     updated_at: datetime = timestamp_now_column()
@@ -185,8 +187,8 @@ class DatasetVersion(Row, table=True):
     range_start: int | None = column(BigInteger(), null=True)
     range_end: int | None = column(BigInteger(), null=True)
     dag_version_id: UUID | None = uuid_column("dag_versions.id", null=True, on_delete="SET NULL")
-    columns: dict[str, Any] | None = json_column(null=True)
-    files: list[dict[str, Any]] = column(JSONB(), default=list, server="'[]'")
+    columns: JsonObject | None = json_column(null=True)
+    files: list[JsonObject] = column(JSONB(), default=list, server="'[]'")
     """The files of a generation that is stored in files. Other files at the location are ignored."""
     rows: int | None = column(BigInteger(), null=True)
     ticket: int = column(BigInteger(), default=0, server="0")
