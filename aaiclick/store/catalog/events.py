@@ -158,7 +158,7 @@ class TaskBatch:
 
     def keep_first(self, count: int) -> None:
         """Drop all tasks but the first ones."""
-        columns: list[Sequence[object]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
+        columns: list[list[Any]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
         for column in columns:
             del column[count:]
 
@@ -170,7 +170,7 @@ class TaskBatch:
             if key is None or key not in used_keys:
                 indexes.append(n)
                 used_keys.add(key)
-        columns: list[Sequence[object]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
+        columns: list[list[Any]] = [self.positions, self.jobs, self.keys, self.event_jsons, self.partitions]
         for column in columns:
             column[:] = [column[n] for n in indexes]
 
