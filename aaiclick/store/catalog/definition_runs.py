@@ -244,7 +244,7 @@ async def announce_publish(
     intent, committed before, makes the next attempt count them. That attempt drops the staged table first, since
     ClickHouse may still execute the statement of a client that is gone.
     """
-    async with connection.transaction():
+    async with failpoints.transaction(connection, "announce_publish"):
         await _lock_lease_and_generation(connection, lease, generation)
         intent = await connection.fetchrow(statement("get_publish_intent"), generation)
         if intent is None or intent["publishes"] != publishes:

@@ -32,7 +32,7 @@ from aaiclick.server.ui.sign_in_audit import SignInAudit
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import backfill as catalog_backfill
 from aaiclick.store.catalog import datasets, event_routing, events, sources
-from aaiclick.store.catalog.definition_runs import emit_updates, lock_for_publish
+from aaiclick.store.catalog.definition_runs import announce_publish, emit_updates, lock_for_publish
 from aaiclick.store.catalog.sources import start_source
 from aaiclick.store.engine import (
     control,
@@ -373,6 +373,13 @@ async def claim_generation(db: Any) -> State:
 async def publish(db: Any, state: State) -> None:
     async with lock_for_publish(db, state["lease"], state["generation"], "p", 1):
         pass
+
+
+async def announce(db: Any, state: State) -> None:
+    async def drop_table(_: str) -> None:
+        raise AssertionError("No other attempt has announced a publication.")
+
+    await announce_publish(db, state["lease"], state["generation"], "staged", 0, drop_table)
 
 
 async def submit_one_task(db: Any, **options: Any) -> State:
@@ -873,6 +880,11 @@ SCENARIOS = {
         claim_generation,
         publish,
         check_query("SELECT count(*) FROM dataset_partitions WHERE partition_key = 'p'", is_=1),
+    ),
+    "announce_publish": Scenario(
+        claim_generation,
+        announce,
+        check_query("SELECT publishing_table FROM dataset_versions WHERE id = $1", "generation", is_="staged"),
     ),
     "emit": Scenario(
         run_source,

@@ -42,15 +42,14 @@ def fault_cases() -> list[tuple[str, str]]:
 CASES = fault_cases()
 hit: set[tuple[str, str]] = set()
 UNNAMED = {
-    "store/tenancy/api_role", "store/catalog/definition_runs", "store/catalog/events", "store/catalog/event_routing",
-    "store/tenancy/api_keys",
+    "store/tenancy/api_role", "store/catalog/events", "store/catalog/event_routing", "store/tenancy/api_keys",
     "store/tenancy/secrets", "store/pooler", "orchestration/loops/scheduler", "server/mcp",
     "backup/consistent_snapshot",
 }  # fmt: skip
 """Transactions without a failpoint: at the start of a server; savepoints for existing tasks and for halves of a split
 batch; the very first key; the rotation of keys, during which the key file has both keys; read-only transactions; a
 savepoint per source of the scheduler; the use of a confirmation before its change; the snapshot and the locks of
-a backup; the intent of a publication, without which nothing is published, and with which the next attempt tests again.
+a backup.
 """
 
 
