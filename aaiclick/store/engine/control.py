@@ -17,6 +17,7 @@ from aaiclick.store.engine.pause import (
 from aaiclick.store.engine.retry_and_redrive import (
     clear_tasks,
     discard_dead_letters,
+    list_cleared_tasks,
     redrive_dead_letters,
     retry_failed_tasks,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "cancel_tasks",
     "clear_tasks",
     "discard_dead_letters",
+    "list_cleared_tasks",
     "pause_job",
     "pause_org",
     "pause_queue",

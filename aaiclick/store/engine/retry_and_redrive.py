@@ -51,31 +51,21 @@ async def retry_failed_tasks(
             if not rows and await connection.fetchrow(statement("get_job_head"), job_id) is None:
                 raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
             roots = [row["id"] for row in rows if cancelled or row["status"] != "CANCELLED"]
-            steps = await _list_undone_steps(connection, job_id, roots) if roots else []
+            steps = await _list_undone_steps(connection, job_id, roots)
             await await_turn_of_restart(connection, job_id, [*steps, *roots])
             if steps:
-                return await _restart_undone(connection, job_id, [*steps, *roots], now)
+                return set(await _reset_downstream(connection, job_id, [*steps, *roots], now))
             return await _restart_tasks(connection, job_id, roots, now)
 
     return await retry_on_deadlock(retry_in_transaction)
 
 
 async def _list_undone_steps(connection: Connection, job_id: int | None, roots: Sequence[int]) -> list[int]:
-    """Completed steps of a job that were compensated; empty if the roots are compensations, which then go on."""
-    if job_id is None:
+    """Undone steps of a job, which restart with the roots; empty if those are handlers or compensations."""
+    if job_id is None or not roots:
         return []
     rows = await connection.fetch(statement("list_undone_steps"), job_id, COMPENSATOR, list(roots))
     return [row["id"] for row in rows]
-
-
-async def _restart_undone(
-    connection: Connection, job_id: int, task_ids: Sequence[int], now: datetime | None
-) -> set[int]:
-    """Restart a compensated job from its first undone step."""
-    nodes = [row for task_id in task_ids for row in await connection.fetch(statement("list_downstream"), task_id)]
-    tasks = sorted({row["id"] for row in nodes if row["is_task"]})
-    handlers = [row["id"] for row in await connection.fetch(statement("list_handlers_of_tasks"), tasks)]
-    return set(await _reset_downstream(connection, job_id, [*tasks, *handlers], now))
 
 
 async def redrive_dead_letters(
@@ -147,7 +137,7 @@ async def _redrive_job(
                 steps = await _list_undone_steps(connection, job_id, dead)
                 await await_turn_of_restart(connection, job_id, [*steps, *dead])
                 if steps:
-                    return await _restart_undone(connection, job_id, [*steps, *dead], now)
+                    return set(await _reset_downstream(connection, job_id, [*steps, *dead], now))
             return await _restart_tasks(connection, job_id, dead, now, spacing, first_position)
 
     return await retry_on_deadlock(redrive_in_transaction)
@@ -204,9 +194,7 @@ async def _reset_downstream(
     connection: Connection, job_id: int, task_ids: Sequence[int], now: datetime | None
 ) -> list[int]:
     """Reset tasks of a job and everything downstream, and recount the job; returns the reset tasks."""
-    nodes = [row for task_id in task_ids for row in await connection.fetch(statement("list_downstream"), task_id)]
-    tasks = sorted({row["id"] for row in nodes if row["is_task"]})
-    groups = sorted({row["id"] for row in nodes if not row["is_task"]})
+    tasks, groups = await _list_downstream(connection, task_ids)
     await connection.execute(statement("reset_tasks"), tasks, now)
     await connection.execute(statement("release_child_keys"), tasks, True)
     await connection.execute(statement("clear_group_skips"), groups, job_id)
@@ -215,10 +203,25 @@ async def _reset_downstream(
     return tasks
 
 
+async def _list_downstream(connection: Connection, task_ids: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The tasks and groups downstream of tasks, with the tasks themselves."""
+    nodes = [row for task_id in task_ids for row in await connection.fetch(statement("list_downstream"), task_id)]
+    tasks = {row["id"] for row in nodes if row["is_task"]}
+    return sorted(tasks), sorted({row["id"] for row in nodes} - tasks)
+
+
+async def list_cleared_tasks(connection: Connection, task_id: int) -> list[int]:
+    """The tasks that a clear of a task resets."""
+    jobs = await connection.fetch(statement("list_jobs_of_tasks"), [task_id])
+    steps = await _list_undone_steps(connection, jobs[0]["job_id"] if jobs else None, [task_id])
+    tasks, _ = await _list_downstream(connection, [task_id, *steps])
+    return tasks
+
+
 async def clear_tasks(
     connection: Connection, task_id: int, other_ids: Sequence[int] = (), *, now: datetime | None = None
 ) -> set[int]:
-    """Reset a task, `other_ids` of its job, and everything downstream; returns the ids.
+    """Reset a task, `other_ids` and undone steps of its job, and everything downstream; returns the ids.
 
     Running attempts lose their leases. Raises ConflictError if an input was released.
     """
@@ -234,16 +237,12 @@ async def clear_tasks(
             job_id = jobs[0]["job_id"] if jobs else None
             if job_id is not None:
                 await lock_limited_job(connection, job_id)
-            nodes = [
-                row
-                for cleared_id in cleared
-                for row in await connection.fetch(statement("list_downstream"), cleared_id)
-            ]
-            tasks = sorted({row["id"] for row in nodes if row["is_task"]})
+            roots = [*cleared, *await _list_undone_steps(connection, job_id, cleared)]
+            tasks, _ = await _list_downstream(connection, roots)
             if job_id is not None:
-                await check_inputs(connection, job_id, cleared, tasks)
-                await await_turn_of_restart(connection, job_id, cleared)
-                return set(await _reset_downstream(connection, job_id, cleared, now))
+                await check_inputs(connection, job_id, roots, tasks)
+                await await_turn_of_restart(connection, job_id, roots)
+                return set(await _reset_downstream(connection, job_id, roots, now))
             if await connection.execute(statement("reset_tasks"), tasks, now) == "UPDATE 0":
                 raise NotFoundError(f"There is no task {task_id}.", remedy="'aaiclick tasks ls' lists them.")
             await connection.execute(statement("release_child_keys"), tasks, True)

@@ -196,10 +196,27 @@ RETURNING j.status::text
 SELECT id, kwargs::text AS kwargs FROM tasks WHERE id = ANY ($1::bigint[]) AND kwargs::text LIKE '%"object_type"%'
 
 -- name: list_undone_steps
--- Completed steps of the job $1 that its compensator (entrypoint $2) has undone, unless the tasks $3 to be restarted are
--- all compensations.
-SELECT s.id FROM tasks c CROSS JOIN LATERAL jsonb_array_elements(c.kwargs -> 'steps') AS e (step)
-JOIN tasks s ON s.id = (e.step ->> 'task_id')::bigint
-WHERE c.job_id = $1 AND c.entrypoint = $2 AND c.status = 'COMPLETED' AND s.job_id = $1 AND s.status = 'COMPLETED'
-  AND EXISTS (SELECT FROM tasks r WHERE r.id = ANY ($3::bigint[]) AND r.added_by IS DISTINCT FROM c.id)
+-- Completed steps of the job $1 of which the compensation has begun (compensators have the entrypoint $2), if the tasks
+-- $3 are to be restarted. None if those are handlers and tasks that handlers have added: they go on. Compensations are in
+-- the reverse order of the completions, and so are their ids.
+WITH RECURSIVE adders (root, added_by, is_handler) AS (
+    SELECT id, added_by, coalesce(trigger_rule IN ('failed', 'ended'), false) FROM tasks WHERE id = ANY ($3::bigint[])
+    UNION ALL
+    SELECT a.root, t.added_by, coalesce(t.trigger_rule IN ('failed', 'ended'), false)
+    FROM adders a CROSS JOIN LATERAL (
+        SELECT t.added_by, t.trigger_rule FROM tasks t WHERE t.id = a.added_by OFFSET 0) t
+)
+SELECT s.id FROM tasks c CROSS JOIN LATERAL (
+    SELECT s.id, row_number() OVER (ORDER BY s.completed_at DESC, s.id DESC) AS position
+    FROM jsonb_array_elements(c.kwargs -> 'steps') AS e (step) CROSS JOIN LATERAL (
+        SELECT s.id, s.completed_at FROM tasks s
+        WHERE s.id = (e.step ->> 'task_id')::bigint AND s.job_id = $1 AND s.status = 'COMPLETED' OFFSET 0) s
+) s CROSS JOIN LATERAL (
+    SELECT u.attempt, row_number() OVER (ORDER BY u.id) AS position
+    FROM task_additions a CROSS JOIN LATERAL unnest(a.tasks) AS added (id) CROSS JOIN LATERAL (
+        SELECT u.id, u.attempt FROM tasks u WHERE u.id = added.id OFFSET 0) u
+    WHERE a.task_id = c.id AND a.attempt = c.attempt
+) u
+WHERE c.job_id = $1 AND c.entrypoint = $2 AND c.status = 'COMPLETED' AND u.position = s.position AND u.attempt > 0
+  AND EXISTS (SELECT FROM adders GROUP BY root HAVING NOT bool_or(is_handler))
 ORDER BY s.id

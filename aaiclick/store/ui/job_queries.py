@@ -246,12 +246,6 @@ async def load_table_owners(
     return owners
 
 
-async def list_downstream_tasks(connection: Connection, task_id: int) -> list[int]:
-    """The task and all tasks downstream."""
-    rows = await connection.fetch(statement("list_downstream"), task_id)
-    return sorted(row["id"] for row in rows if row["is_task"])
-
-
 async def list_neighbours(connection: Connection, task_id: int, limit: int = 50) -> list[asyncpg.Record]:
     """Predecessors and dependents of a task: tasks and groups."""
     return await connection.fetch(statement("list_neighbours"), task_id, limit)

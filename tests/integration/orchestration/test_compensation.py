@@ -16,6 +16,7 @@ from aaiclick.orchestration import (
     task,
 )
 from aaiclick.orchestration.compensation import describe_compensation
+from aaiclick.store.engine import control
 
 calls: list[str] = []
 broken: set[str] = set()
@@ -27,6 +28,8 @@ def undo(name: str, result: str) -> None:
     if "undo once" in broken:
         broken.discard("undo once")
         raise OSError("try again")
+    if f"undo {result}" in broken:
+        raise PermanentError(result, remedy="")
 
 
 @task(compensate=undo)
@@ -42,9 +45,11 @@ def optional() -> None:
     raise OSError("no connection")
 
 
-@task
+@task(retries=0)
 def clean_up() -> None:
     calls.append("clean up")
+    if "clean up" in broken:
+        raise OSError("no connection")
 
 
 @job(finally_=clean_up)
@@ -102,6 +107,51 @@ async def test_retry_starts_again_from_the_first_undone_step() -> None:
     await retry_failed_tasks(failed.id)
     assert run_job_test(await get_job(failed.id)).status == "COMPLETED"
     assert calls == ["a", "b", "c", "clean up"]
+
+
+async def restart(change: str, job_id: int, name: str) -> None:
+    """Clear or redrive the first task with a name."""
+    async with OrchContext() as context, context.connection() as connection:
+        query = "SELECT min(id) FROM tasks WHERE job_id = $1 AND (type LIKE '%' || $2 OR kwargs ->> 'name' = $2)"
+        task_id = await connection.fetchval(query, job_id, name)
+        if change == "clear":
+            await control.clear_tasks(connection, task_id)
+        else:
+            await control.redrive_dead_letters(connection, task_ids=[task_id])
+
+
+async def test_retry_leaves_steps_that_were_not_undone() -> None:
+    """Regression: all completed steps ran again, and the first one twice without its compensation."""
+    broken.update({"c", "undo B"})
+    failed = run_job_test(await chain())
+    assert calls == ["a", "b", "c", "undo B", "clean up"]
+    calls.clear()
+    broken.clear()
+    await retry_failed_tasks(failed.id)
+    assert run_job_test(await get_job(failed.id)).status == "COMPLETED"
+    assert calls == ["b", "c", "clean up"]
+
+
+async def test_clear_of_the_failed_task_reruns_undone_steps() -> None:
+    """Regression: the job completed without the steps that were undone."""
+    broken.add("c")
+    failed = run_job_test(await chain())
+    calls.clear()
+    broken.clear()
+    await restart("clear", failed.id, "c")
+    assert run_job_test(await get_job(failed.id)).status == "COMPLETED"
+    assert calls == ["a", "b", "c", "clean up"]
+
+
+async def test_redrive_of_the_final_task_reruns_no_step() -> None:
+    """Regression: the undone steps ran again, though only the final task was redriven."""
+    broken.update({"c", "clean up"})
+    failed = run_job_test(await chain())
+    calls.clear()
+    broken.discard("clean up")
+    await restart("redrive", failed.id, "clean_up")
+    assert run_job_test(await get_job(failed.id)).status == "FAILED"
+    assert calls == ["clean up"]
 
 
 async def test_parallel_steps_are_undone_in_reverse_order_of_completion() -> None:

@@ -23,7 +23,7 @@ from aaiclick.server.ui.filters import CANCELLATIONS
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.store.catalog import data_tests
-from aaiclick.store.engine import queries
+from aaiclick.store.engine import control, queries
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import job_queries
 
@@ -125,7 +125,7 @@ async def confirm_clear(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
     async with tenant_connection(page.call) as connection:
         task = await find_task(connection, page.caller, task_id)
-        ids = await job_queries.list_downstream_tasks(connection, task_id)
+        ids = await control.list_cleared_tasks(connection, task_id)
         rows = await job_queries.load_task_names(connection, ids[:MAX_ROWS])
     return page.render("clear.html", task=task, tasks=sorted(rows, key=lambda row: row["id"]), count=len(ids))
 
