@@ -11,7 +11,7 @@ from aaiclick.data.expressions.expression_base import ExpressionBase
 from aaiclick.data.expressions.intervals import parse_interval
 
 CUMULATIVE = ("UNBOUNDED PRECEDING", "CURRENT ROW")
-ROLLING = ("sum", "mean", "min", "max", "count", "std", "var")
+ROLLING = ("sum", "mean", "min", "max", "count", "std", "var", "median")
 
 
 @check_methods
@@ -46,14 +46,15 @@ class WindowMethods(ExpressionBase):
         return self._apply_window("count", frame=CUMULATIVE)
 
     def rolling(self, function: str, window: int | str | timedelta, by: object = None) -> Self:
-        """Rolling sum, mean, min, max, std, var or count of the last rows, including the current one.
+        """Rolling sum, mean, min, max, median, std, var or count of the last rows, including the current one.
 
         `window` is a number of rows. With `by`, a column of dates, datetimes or integers, it is the width of the range
         of `by` that ends at the row: `"2h"`, a timedelta, or an integer; the row at its start does not belong to it.
         """
         if function not in ROLLING:
             raise DataTypeError(f"Rolling {function!r:.60} is not supported.", remedy=f"Use {', '.join(ROLLING)}.")
-        params = (1,) if function in ("std", "var") else ()
+        params = {"std": (1,), "var": (1,), "median": (0.5,)}.get(function, ())
+        function = "quantile" if function == "median" else function
         if by is not None:
             return self._apply_range_window(function, by, _window_width(window), params)
         rows = check_integer(window, "The number of rows of a window without by=")

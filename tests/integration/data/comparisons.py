@@ -381,7 +381,7 @@ TIMED = {
     "epoch us": (lambda a, b: a.dt.epoch("us"), first_arg(lambda p: micros(p))),
     "epoch ms": (lambda a, b: a.dt.epoch("ms"), first_arg(lambda p: int(micros(p) / 1000))),
     "epoch s": (lambda a, b: a.dt.epoch("s"), first_arg(lambda p: micros(p) / 1e6)),
-    "strftime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%i:%S"),
+    "strftime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%M:%S"),
                  first_arg(lambda p: p.isoformat(" ", "seconds"))),
     **{f"strftime {text}": (lambda a, b, text=text: a.dt.strftime(text),
                             lambda p, q, text=text: None if p is None else p.strftime(text))

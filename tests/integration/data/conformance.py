@@ -113,7 +113,7 @@ def to_float(value) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(INF, value)
+        return INF if value > 0 else -INF
 
 
 def wrap(value: int, low: int, high: int) -> int:

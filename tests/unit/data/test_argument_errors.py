@@ -118,3 +118,18 @@ def test_arguments_of_table_methods():
 
 def test_types_of_schemas():
     assert find_raw_errors(["user_type(wrong)"], {"user_type": user_type}, repr) == []
+
+
+FORMATTED = "YymdeHIMSfpjaAbBzFTDRcxXnt%UWVGuw"
+PARSED = "YymdeHIMSfpjaAbBzFTDRcxXnt%"
+"""The directives of docs/values.md."""
+
+
+def test_formats_accept_only_documented_directives():
+    for letters, method in ((FORMATTED, col("t").dt.strftime), (PARSED, col("s").str.strptime)):
+        for letter in map(chr, range(33, 127)):
+            if letter in letters:
+                method(f"%{letter}")
+            else:
+                with pytest.raises(AaiclickError, match="is not supported here"):
+                    method(f"%{letter}")

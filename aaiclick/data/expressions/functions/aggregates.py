@@ -125,10 +125,13 @@ def _build_deviation(function: str) -> BuildAggregate:
 
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
         sample = params[0] == 1
-        value = sql.call("toFloat64", args[0])
         name = f"{function}{'Samp' if sample else 'Pop'}Stable"
         enough = sql.binary(">", over(sql.call("count", args[0].copy())), sql.number(1 if sample else 0))
-        deviation = over(sql.call(name, value))
+        source = numeric_type(types[0])
+        if source.is_integer and source.bits == 64:
+            variance = _build_exact_variance(args[0], sample, source.is_signed, over)
+            return sql.call("if", enough, sql.call("sqrt", variance) if function == "stddev" else variance, sql.null())
+        deviation = over(sql.call(name, sql.call("toFloat64", args[0])))
         if not sample and types[0].is_float:  # ClickHouse returns 0 for a single NaN
             finite = sql.logical_not(sql.call("isFinite", args[0].copy()))
             some = sql.binary(">", over(sql.call("countIf", finite)), sql.number(0))
@@ -136,6 +139,20 @@ def _build_deviation(function: str) -> BuildAggregate:
         return sql.call("if", enough, deviation, sql.null())
 
     return build
+
+
+def _build_exact_variance(value: Expression, sample: bool, is_signed: bool, over: Over) -> Expression:
+    """Build the variance from exact sums: floats do not have 64 bits, for example for nanoseconds since 1970."""
+    number = sql.call("toInt128" if is_signed else "toUInt128", value)
+    squares = over(sql.call("sum", sql.call("toInt256", sql.call("multiply", number, number.copy()))))
+    total = sql.call("toInt256", over(sql.call("sum", sql.call("toInt128", value.copy()))))
+    count = over(sql.call("count", value.copy()))
+    deviations = sql.binary(
+        "-", sql.call("multiply", count, squares), sql.call("multiply", total, total.copy())
+    )  # times the count
+    freedom = sql.binary("-", count.copy(), sql.number(1)) if sample else count.copy()
+    pairs = sql.call("multiply", sql.call("toFloat64", count.copy()), sql.call("toFloat64", freedom))
+    return sql.binary("/", sql.call("toFloat64", deviations), pairs)
 
 
 def _build_quantile(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:

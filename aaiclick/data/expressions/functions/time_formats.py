@@ -20,7 +20,7 @@ _COMPOSED = {
     "c": "%a %b %e %H:%M:%S %Y", "x": "%m/%d/%y", "D": "%m/%d/%y", "X": "%H:%M:%S", "T": "%H:%M:%S", "R": "%H:%M",
     "F": "%Y-%m-%d", "n": "\n", "t": "\t",
 }  # fmt: skip
-_FIXED_WIDTH = {letter: f"%{letter}" for letter in "YmdHSjpyIuwGVab"} | {"M": "%i", "i": "%i", "%": "%%"}
+_FIXED_WIDTH = {letter: f"%{letter}" for letter in "YmdHSjpyIuwGVab"} | {"M": "%i", "%": "%%"}
 """Directives that formatDateTime writes with a fixed width."""
 
 _COMPUTED = frozenset("ABUWefz")
@@ -36,9 +36,9 @@ _PATTERNS = {
     "j": r"(36[0-6]|3[0-5]\d|[12]\d\d|0[1-9]\d|00[1-9]|[1-9]\d|0[1-9]|[1-9])", "z": r"([+-]\d\d:?[0-5]\d|z)",
     "a": f"(?:{_DAY_NAMES})", "A": f"(?:{_DAY_NAMES})",
 }  # fmt: skip
-_SAME_FIELD = {"i": "M", "B": "b"}
+_SAME_FIELD = {"B": "b"}
 _UNGROUPED = frozenset("aA")
-_FAST_LETTERS = frozenset("YmdHMSi")
+_FAST_LETTERS = frozenset("YmdHMS")
 
 
 def _directives(pattern: str) -> list[tuple[bool, str]]:
@@ -70,7 +70,7 @@ def split_format(pattern: str) -> list[tuple[str, str]]:
             segments.append((text, ""))
             continue
         if is_directive and text not in _FIXED_WIDTH:
-            raise _unknown_directive(text, "".join(sorted({*_FIXED_WIDTH, *_COMPUTED, *_COMPOSED} - {"%", "i"})))
+            raise _unknown_directive(text, "".join(sorted({*_FIXED_WIDTH, *_COMPUTED, *_COMPOSED} - {"%"})))
         native = _FIXED_WIDTH[text] if is_directive else text
         if segments and segments[-1][0] == "text":
             segments[-1] = ("text", segments[-1][1] + native)
