@@ -11,8 +11,8 @@ from aaiclick.api.tasks import TaskRequest
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.errors import SubmitError
 from aaiclick.operations.actor import Actor
-from aaiclick.orchestration.api import parse_debounce
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
+from aaiclick.orchestration.queue_items import parse_debounce
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.result_placeholders import is_temporary, table_ids_in

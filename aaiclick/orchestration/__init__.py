@@ -26,6 +26,7 @@ Submit:
 - `graph`: jobs, tasks and groups as Python objects, with their dependencies
 - `retry_policy`: whether and when a failed attempt is retried
 - `api`: functions to create and query tasks, jobs and workers
+- `queue_items`: functions that put items into queues
 - `context`: OrchContext: connection pool to PostgreSQL, and operations on jobs
 - `connection_pool`: pools of connections to PostgreSQL, for contexts and for running tasks
 - `arguments`: serialises arguments of tasks to JSON
@@ -85,8 +86,6 @@ from aaiclick.orchestration.api import (
     create_job,
     create_task,
     deregister_worker,
-    enqueue,
-    enqueue_many,
     get_job,
     get_task,
     list_jobs,
@@ -106,6 +105,7 @@ from aaiclick.orchestration.graph import Group, Job, Task
 from aaiclick.orchestration.handler_registry import handler
 from aaiclick.orchestration.literal_results import ContextLiterals
 from aaiclick.orchestration.models import JobStatus, TaskStatus, Worker, WorkerStatus
+from aaiclick.orchestration.queue_items import enqueue, enqueue_many
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy
 from aaiclick.orchestration.schedule_spec import NominalDate, NominalTime
 from aaiclick.orchestration.schedules import schedule, schedule_item, unschedule

@@ -65,8 +65,8 @@ def test_option_table_matches_the_code():
     functions = {
         "@task": decorators.task,
         "create_task": api.create_task,
-        "enqueue": api.enqueue,
-        "enqueue_many": api.enqueue_many,
+        "enqueue": orchestration.enqueue,
+        "enqueue_many": orchestration.enqueue_many,
         "@job": decorators.job,
         "create_job": api.create_job,
     }

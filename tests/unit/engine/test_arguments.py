@@ -9,8 +9,8 @@ import pytest
 from aaiclick.errors import SubmitError
 from aaiclick.operators import map as map_rows
 from aaiclick.orchestration import Task, create_job, create_task, get_job, task
-from aaiclick.orchestration.api import make_items
 from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
+from aaiclick.orchestration.queue_items import make_items
 from aaiclick.orchestration.submit_plan import make_plan
 from aaiclick.store.task_options import TaskOptions
 
