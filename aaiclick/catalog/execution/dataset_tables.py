@@ -284,9 +284,13 @@ async def insert_file_rows(context: DataContext, rows: StagedRows, location: str
 async def publish_staged(
     client: ClickHouseClient, target: str, rows: StagedRows, slice_key: str = "", query_id: str = ""
 ) -> None:
-    """Move the staged rows into the target table atomically; idempotent."""
+    """Move the staged rows into the target table atomically; idempotent.
+
+    ClickHouse refuses the id of a query that it has answered but not ended yet: every statement has its own.
+    """
     target_name, staging_name = quote_name(target), quote_name(rows.table)
-    await client.run(f"CREATE TABLE IF NOT EXISTS {target_name} AS {staging_name}", query_id=query_id)
+    create_id = query_id and f"{query_id}-create"
+    await client.run(f"CREATE TABLE IF NOT EXISTS {target_name} AS {staging_name}", query_id=create_id)
     if rows.layout.mode == "replace":
         statement = f"EXCHANGE TABLES {target_name} AND {staging_name}"
     elif rows.layout.mode == "append":
