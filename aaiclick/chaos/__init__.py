@@ -18,6 +18,8 @@
 - `checker`: compares histories with PostgreSQL and ClickHouse
 - `oracle`: expected states of tasks and jobs
 - `flow_oracle`: expected effects of the load of `flow_clients`
+- `notification_sinks`: receivers of notifications, and rules that send every incident to them
+- `incident_oracle`: expected incidents and messages
 - `recovery_times`: recovery time of tasks of killed processes
 - `result`: findings of a run
 """

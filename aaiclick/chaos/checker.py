@@ -11,6 +11,8 @@
 | I7, I8 | tables and references agree, before and after jobs release them; after two sweeps nothing is left |
 | I9 | the outbox is empty; every acknowledged sale is in the reactive DAG's datasets exactly once |
 | I11 | tasks ran for the org that they were submitted for |
+
+Each distinct failure has exactly one open incident, which was announced once on every channel and received by it.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.chaos import flow_oracle, history, oracle
+from aaiclick.chaos import flow_oracle, history, incident_oracle, oracle
 from aaiclick.chaos.approvers import DECISIONS
 from aaiclick.chaos.dag_workload import find_differences
 from aaiclick.chaos.history import STEPS, UNDONE_STEPS, AttemptEvent
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, JOB_NAME
+from aaiclick.chaos.notification_sinks import MESSAGES
 from aaiclick.chaos.recovery_times import explain_recoveries, find_recoveries
 from aaiclick.chaos.result import MAX_RECOVERY_SECONDS, CheckResult
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
@@ -85,6 +88,7 @@ async def check_run(connection: Connection, clickhouse: ClickHouseClient, direct
     oracle.check_sagas(result, steps, history.read_events(directory, UNDONE_STEPS), rows)
     await flow_oracle.check_flow(result, connection, directory, records)
     decided = {row["id"]: row["decided_by"] for row in await connection.fetch(DECIDED)}
+    await incident_oracle.check_notifications(result, connection, history.read_events(directory, MESSAGES))
     oracle.check_decisions(result, history.read_events(directory, DECISIONS), decided)
     for row in await connection.fetch(CHILDREN):
         result.duplicated.append(f"task {row['id']} has {row['children']} child jobs, {row['completed']} completed")

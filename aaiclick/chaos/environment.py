@@ -21,7 +21,9 @@ from aaiclick.chaos.checker import TRIGGERS
 from aaiclick.chaos.dag_workload import DAG, DAG_NAME, DEFINITIONS
 from aaiclick.chaos.flow_clients import FlowClient, create_schedules, pause_schedules
 from aaiclick.chaos.history import record_event
+from aaiclick.chaos.incident_oracle import UNSETTLED
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, CLIENTS, RETRY, TASK_MODULE, BacklogLimiter
+from aaiclick.chaos.notification_sinks import HOST, NotificationSinks
 from aaiclick.chaos.observability_check import ApiMonitor
 from aaiclick.chaos.servers import (
     CONCURRENCY,
@@ -87,7 +89,10 @@ class ChaosEnvironment:
         self.skipped: set[str] = set()
         self.workers_lock = asyncio.Lock()
         self.warm_up_tasks = 0
-        self._variables = {} if keep_seconds is None else {"AAICLICK_RETENTION": str(keep_seconds)}
+        self._variables = {"AAICLICK_PRIVATE_HOSTS": HOST}
+        if keep_seconds is not None:
+            self._variables["AAICLICK_RETENTION"] = str(keep_seconds)
+        self.sinks = NotificationSinks(self.history)
         self._worker_count = workers
         self._seed = seed
         self._key = ""
@@ -112,6 +117,8 @@ class ChaosEnvironment:
         try:
             await connection.execute(TRIGGERS)
             orgs = [DEFAULT_ORG_ID, *await self._make_orgs(connection)]
+            await self.sinks.start()
+            await self.sinks.set_rules(connection, orgs)
             await deploy(connection, DAG)
             async with OrchContext(endpoint=self.servers.postgres):
                 for definition in DEFINITIONS:
@@ -148,6 +155,7 @@ class ChaosEnvironment:
             await program.kill_all()
         for client in self.clients:
             await client.route.close()
+        await self.sinks.stop()
         await asyncio.to_thread(self.servers.stop)
 
     async def stop_supervision(self) -> None:
@@ -197,27 +205,27 @@ class ChaosEnvironment:
                 group.create_task(client.submit(tasks // CLIENTS))
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until nothing is unfinished; return False after the timeout."""
+        """Wait until nothing is unfinished or has to be delivered; return False after the timeout."""
         deadline = time.monotonic() + seconds
-        while await self._query_unfinished() != 0:
+        while await self._query_count(UNFINISHED) != 0 or await self._query_count(UNSETTLED) != 0:
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(0.2)
         return True
 
-    async def _query_unfinished(self) -> int | None:
-        """Return the number of unfinished tasks and jobs; None if PostgreSQL is unreachable."""
+    async def _query_count(self, query: str) -> int | None:
+        """Return the result of a query that counts; None if PostgreSQL is unreachable."""
         with contextlib.suppress(*CONNECTION_ERRORS):  # an outage: the caller retries
             connection = await connect(self.servers.postgres)
             try:
-                return await connection.fetchval(UNFINISHED)
+                return await connection.fetchval(query)
             finally:
                 connection.terminate()
         return None
 
     async def _count_backlog(self) -> None:
         while True:
-            unfinished = await self._query_unfinished()
+            unfinished = await self._query_count(UNFINISHED)
             if unfinished is not None:
                 self._limiter.set_unfinished(unfinished)
             await asyncio.sleep(COUNT_SECONDS)

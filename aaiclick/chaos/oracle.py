@@ -8,10 +8,12 @@ from typing import Any
 from aaiclick.chaos.history import AttemptEvent
 from aaiclick.chaos.load_clients import POISON_ATTEMPTS, TASK_MODULE
 from aaiclick.chaos.result import CheckResult
+from aaiclick.store.engine import deliveries
 
 GENERATED_KEYS = ("schedule:", "debounce:")
 """Beginnings of keys that the product makes."""
-DEBOUNCED_TYPE = f"{TASK_MODULE}.run_debounced"
+GENERATED_TYPES = (f"{TASK_MODULE}.run_debounced", deliveries.TASK_TYPE)
+"""Types of items that no client has requested by itself."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER", "SKIPPED")
 
 
@@ -54,7 +56,7 @@ def check_posted(result: CheckResult, records: list[dict[str, Any]], rows: dict[
     known_ids |= {task_id for record in records if record.get("requested") == "tasks" for task_id in record["ids"]}
     without_key = [
         id_ for id_, row in rows.items()
-        if row["job_id"] is None and row["idempotency_key"] is None and row["type"] != DEBOUNCED_TYPE
+        if row["job_id"] is None and row["idempotency_key"] is None and row["type"] not in GENERATED_TYPES
     ]  # fmt: skip
     unexplained = [task_id for task_id in without_key if task_id not in known_ids]
     unanswered = sum(

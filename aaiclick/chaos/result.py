@@ -30,6 +30,9 @@ class CheckResult:
     recovered: int = 0
     tasks: int = 0
     jobs: int = 0
+    incidents: int = 0
+    messages: int = 0
+    """Messages about incidents that the receivers have accepted."""
     recoveries: list[Recovery] = field(default_factory=list[Recovery])
     """Tasks of killed processes that began again, fastest first."""
     slow: list[str] = field(default_factory=list[str])

@@ -149,6 +149,8 @@ def _build_records(report: ChaosReport) -> list[dict[str, object]]:
         "seconds": round(report.seconds, 1),
         "tasks": result.tasks,
         "jobs": result.jobs,
+        "incidents": result.incidents,
+        "messages about incidents": result.messages,
         "recovered": result.recovered,
         "recoveries after a kill": len(result.recoveries),
         "… hit by another fault": result.faulted_again,

@@ -21,6 +21,7 @@ def test_nothing_is_lost_under_all_faults(tmp_path):
     assert {figures[record] for record in bad} == {0}
     assert figures["tasks"] >= 500
     assert figures["recovered"] > 0
+    assert figures["messages about incidents"] >= 2 * figures["incidents"] > 0  # by webhook and by e-mail
     counted = {record.split(" ")[0] for record in figures["faults"].split(", ")}
     skipped = {"disk"} if "Not done: disk" in ran.stderr else set()
     assert counted | skipped == set(INTERVALS)
