@@ -8,10 +8,14 @@ A comment before a block says why it is not run by the tests of its page:
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import click
@@ -120,3 +124,39 @@ def check_command(arguments: list[str]) -> None:
         command = child
     with patch.object(IdType, "_find", lambda _type, prefix, _context: prefix):
         command.make_context(command.name, list(arguments))
+
+
+@dataclass(frozen=True)
+class Example:
+    """The code blocks in the docstring of a public function or class."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    async def run(self, path: Path, names: dict[str, object]) -> None:
+        """Run the example as that file; it may await. Comments behind expressions are their values."""
+        lines = self.text.splitlines()
+        for node in ast.parse(self.text).body:
+            is_value = isinstance(node, ast.Expr)
+            tree: ast.AST = ast.Expression(node.value) if is_value else ast.Module([node], [])
+            code = compile(tree, str(path), "eval" if is_value else "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            value = eval(code, names)
+            if code.co_flags & inspect.CO_COROUTINE:
+                value = await value
+            _, _, expected = lines[(node.end_lineno or 1) - 1].partition("  # ") if is_value else ("", "", "")
+            assert not expected or repr(value) == expected, f"{self.name}: {value!r}"
+
+
+def list_examples(module: ModuleType, names: Iterable[str]) -> list[Example]:
+    """Examples of the functions and classes of a module; one without an example has an empty text."""
+    values = {name: getattr(module, name) for name in names}
+    return [
+        Example(
+            name, "\n".join(re.findall(r"^```python\n(.*?)^```", inspect.getdoc(value) or "", re.DOTALL | re.MULTILINE))
+        )
+        for name, value in values.items()
+        if inspect.isroutine(value) or inspect.isclass(value)
+    ]

@@ -85,9 +85,11 @@ def dataset(
     constants. `source` starts it: a cron expression, "manual", "always_on" or a mapping as in a DAG file. A changed
     function rebuilds the dataset; `version` replaces the digest of its code.
 
-        @dataset(source="@daily", publish=True)
-        def countries() -> list[dict[str, object]]:
-            return [{"code": "DE"}, {"code": "FR"}]
+    ```python
+    @dataset(source="@daily", publish=True)
+    def countries() -> list[dict[str, object]]:
+        return [{"code": "DE"}, {"code": "FR"}]
+    ```
     """
     _check_options(options, "@dataset")
 
@@ -108,7 +110,9 @@ def dataset(
 def sql_dataset(name: str, query: str, **options: Unpack[DatasetKeywords]) -> None:
     """Declare a dataset that a SELECT over other datasets makes.
 
+    ```python
     sql_dataset("revenue", "SELECT day, sum(euros) AS euros FROM orders GROUP BY day", publish=True)
+    ```
     """
     _check_options(options, "sql_dataset")
     frame = inspect.currentframe()

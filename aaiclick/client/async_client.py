@@ -36,9 +36,11 @@ EXPORT_READ_SECONDS = 600.0
 class AsyncClient(AsyncEndpoints):
     """Client of one server; `url` and `key` default to AAICLICK_SERVER and AAICLICK_API_KEY.
 
-    async with AsyncClient() as client:
+    ```python
+    async with AsyncClient(url, key) as client:
         async for job in client.list_jobs(status="FAILED"):
             print(job.name)
+    ```
     """
 
     def __init__(self, url: str | None = None, key: str | None = None, *, timeout_seconds: float = 60.0) -> None:

@@ -10,7 +10,14 @@ from aaiclick.client.job_handle import MAX_POLL_SECONDS, POLL_SECONDS, check_com
 
 
 class AsyncJobHandle:
-    """A submitted job: `await AsyncJobHandle(client, job_id).result()`."""
+    """A submitted job: `await AsyncJobHandle(client, job_id).result()`.
+
+    ```python
+    async with AsyncClient(url, key) as client:
+        handle = AsyncJobHandle(client, (await client.create_job("nightly", "shop.load")).id)
+        await handle.cancel()
+    ```
+    """
 
     def __init__(self, endpoints: AsyncEndpoints, job_id: int) -> None:
         self._endpoints = endpoints

@@ -16,7 +16,14 @@ MAX_POLL_SECONDS = 1.0
 
 
 class JobHandle:
-    """A submitted job: `JobHandle(client, job_id).result()`. In a notebook it is shown with its progress."""
+    """A submitted job: `JobHandle(client, job_id).result()`. In a notebook it is shown with its progress.
+
+    ```python
+    with Client(url, key) as client:
+        handle = JobHandle(client, client.create_job("nightly", "shop.load").id)
+        print(handle.status(), handle.logs())
+    ```
+    """
 
     def __init__(self, endpoints: SyncEndpoints, job_id: int) -> None:
         self._endpoints = endpoints

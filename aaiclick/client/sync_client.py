@@ -20,7 +20,14 @@ T = TypeVar("T")
 
 
 class Client(SyncEndpoints):
-    """Synchronous version of `AsyncClient`. Thread-safe."""
+    """Synchronous version of `AsyncClient`. Thread-safe.
+
+    ```python
+    with Client(url, key) as client:
+        created = client.create_job("nightly", "shop.load", {"day": "2026-11-16"})
+        print(client.get_job(created.id).status)
+    ```
+    """
 
     def __init__(self, url: str | None = None, key: str | None = None, *, timeout_seconds: float = 60.0) -> None:
         self._client = AsyncClient(url, key, timeout_seconds=timeout_seconds)

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
         open_object,
     )
     from aaiclick.data.expectations import expect
-    from aaiclick.data.expressions.column import (
-        Column,
+    from aaiclick.data.expressions.column import Column
+    from aaiclick.data.expressions.constructors import (
         all_columns,
         array,
         case,
@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from aaiclick.data.view import View, is_reference, open_reference
 
 _EXPORTS = {
-    "expressions.column": (
-        "Column",
+    "expressions.column": ("Column",),
+    "expressions.constructors": (
         "all_columns",
         "array",
         "case",

@@ -67,6 +67,11 @@ class DataContext:
     longer referenced, and all its tables on exit. Contexts may be nested and used concurrently. `query_prefix` starts
     every query id, so that all queries of a task can be found and killed. Objects of at most `max_literal_bytes` are
     literals: they become tables only when something needs one.
+
+    ```python
+    async with DataContext():
+        print(await (await create_object_from_value([1, 2])).data())
+    ```
     """
 
     def __init__(
@@ -350,7 +355,13 @@ def find_data_context() -> DataContext | None:
 
 
 def get_data_context() -> DataContext:
-    """Return the current DataContext; raise NoContextError if none is open."""
+    """Return the current DataContext; raise NoContextError if none is open.
+
+    ```python
+    async with DataContext() as context:
+        assert get_data_context() is context
+    ```
+    """
     context = find_data_context()
     if context is None or not context.is_open:
         if (reason := _unavailable_reason.get()) is not None:

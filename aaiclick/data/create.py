@@ -56,7 +56,9 @@ async def create_object_from_value(
     `schema` overrides inferred column types. With `name` the Object outlives the context and can be opened with
     `open_object(name)`.
 
-    >>> obj = await create_object_from_value([1, 2, 3])  # doctest: +SKIP
+    ```python
+    await (await create_object_from_value([1, 2, 3])).sum().data()  # 6
+    ```
     """
     context = get_data_context()
     if name is not None:
@@ -153,7 +155,12 @@ async def append_arrow(context: DataContext, table: str, rows: pa.Table, start: 
 async def create_object_from_query(
     query: str, parameters: Mapping[str, object] | None = None, *, name: str | None = None, replace: bool = False
 ) -> Object:
-    """Store the result of a ClickHouse SELECT, keeping its order; `{p:Type}` placeholders are bound to `parameters`."""
+    """Store the result of a ClickHouse SELECT, keeping its order; `{p:Type}` placeholders are bound to `parameters`.
+
+    ```python
+    await create_object_from_query("SELECT number FROM numbers({n:UInt8})", {"n": 3}, name="three")
+    ```
+    """
     context = get_data_context()
     text = query.strip().rstrip(";")
     describe = f"DESCRIBE TABLE (\n{text}\n)"
@@ -180,6 +187,11 @@ async def insert(target: Object, value: object) -> int:
 
     Safe for concurrent writers in any number of processes: the rows of one call stay together and in order. If it
     fails, the Object is unchanged.
+
+    ```python
+    pair = await (await create_object_from_value([1, 2]))
+    await insert(pair, [3])  # 3
+    ```
     """
     relation = strip_identity(target.relation)
     if not isinstance(relation, Scan) or not is_table(relation):
@@ -271,7 +283,13 @@ async def _exchange_tables(context: DataContext, table: str, target: str) -> Non
 @check_arguments
 @explain_await
 async def open_object(name: str) -> Object:
-    """Open a named Object."""
+    """Open a named Object.
+
+    ```python
+    await create_object_from_value([1, 2], name="pair")
+    await (await open_object("pair")).data()  # [1, 2]
+    ```
+    """
     context = get_data_context()
     try:
         return Object.from_table(await context.open_table(named_table(name)))
@@ -282,7 +300,13 @@ async def open_object(name: str) -> Object:
 @check_arguments
 @explain_await
 async def list_objects() -> list[str]:
-    """List the names of all named Objects."""
+    """List the names of all named Objects.
+
+    ```python
+    await create_object_from_value([1, 2], name="pairs", replace=True)
+    "pairs" in await list_objects()  # True
+    ```
+    """
     context = get_data_context()
     rows = await context.client.read_text(_LIST_TABLES, {"prefix": NAMED}, query_id=context.query_id())
     return [table.removeprefix(NAMED) for table in rows.column(0).to_pylist()]
@@ -291,7 +315,13 @@ async def list_objects() -> list[str]:
 @check_arguments
 @explain_await
 async def delete_object(name: str) -> None:
-    """Delete a named Object and its rows."""
+    """Delete a named Object and its rows.
+
+    ```python
+    await create_object_from_value([1, 2], name="old pair")
+    await delete_object("old pair")
+    ```
+    """
     get_data_context().check_writable(f"the named Object {name!r}")
     if name not in await list_objects():
         raise await _unknown_object_error(name)

@@ -240,7 +240,12 @@ def _resolve_sql(select: str, query: str) -> str:
 
 
 async def check_value(value: object, tests: Sequence[DataTest]) -> Object:
-    """Return a value as an Object after its tests; raises DataTestError."""
+    """Return a value as an Object after its tests; raises DataTestError.
+
+    ```python
+    checked = await check_value({"id": [1, 2]}, [unique("id")])
+    ```
+    """
     rows = value if isinstance(value, Object) else await create_object_from_value(value)
     return await Expectation(rows, tests)
 
@@ -248,50 +253,108 @@ async def check_value(value: object, tests: Sequence[DataTest]) -> Object:
 def expect(rows: Object) -> Expectation:
     """Tests of an Object: add them by methods, and `await` the result.
 
-    >>> orders = await expect(orders).unique("id").between("euros", 0, 100_000)  # doctest: +SKIP
+    ```python
+    checked = await expect(numbers).unique("x").between("x", 0, 100)
+    ```
     """
     return Expectation(rows)
 
 
 def unique(*columns: str, on_failure: OnFailure = "block") -> Unique:
-    """No two rows have the same values in the columns."""
+    """No two rows have the same values in the columns.
+
+    ```python
+    @task(tests=[unique("id")])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return Unique(columns, on_failure=on_failure)
 
 
 def not_null(*columns: str, on_failure: OnFailure = "block") -> NotNull:
-    """The columns have a value in every row."""
+    """The columns have a value in every row.
+
+    ```python
+    @task(tests=[not_null("id", "euros")])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return NotNull(columns, on_failure=on_failure)
 
 
 def between(
     column: str, low: Value | None = None, high: Value | None = None, *, on_failure: OnFailure = "block"
 ) -> Between:
-    """The values of a column are within bounds, which are part of the range."""
+    """The values of a column are within bounds, which are part of the range.
+
+    ```python
+    @task(tests=[between("euros", 0, 100_000)])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     if low is None and high is None:
         raise DataTypeError("between() has no bound.", remedy="Pass low, high or both.")
     return Between(column, low, high, on_failure=on_failure)
 
 
 def accepted(column: str, values: Sequence[Value], *, on_failure: OnFailure = "block") -> Accepted:
-    """The values of a column are among these."""
+    """The values of a column are among these.
+
+    ```python
+    @task(tests=[accepted("state", ["open", "paid"])])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return Accepted(column, tuple(values), on_failure=on_failure)
 
 
 def matches(column: str, pattern: str, *, on_failure: OnFailure = "block") -> Matches:
-    """The whole text of a column matches a regular expression (RE2)."""
+    """The whole text of a column matches a regular expression (RE2).
+
+    ```python
+    @task(tests=[matches("email", r"[^@]+@[^@]+")])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return Matches(column, pattern, on_failure=on_failure)
 
 
 def row_count(at_least: int | None = None, at_most: int | None = None, *, on_failure: OnFailure = "block") -> RowCount:
-    """The number of rows is within bounds."""
+    """The number of rows is within bounds.
+
+    ```python
+    @task(tests=[row_count(at_least=1)])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return RowCount(at_least, at_most, on_failure=on_failure)
 
 
 def freshness_of(column: str, max_age_seconds: int, *, on_failure: OnFailure = "block") -> FreshnessOf:
-    """The newest value of a column of dates or times is not older than this."""
+    """The newest value of a column of dates or times is not older than this.
+
+    ```python
+    @task(tests=[freshness_of("day", max_age_seconds=86_400)])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return FreshnessOf(column, max_age_seconds, on_failure=on_failure)
 
 
 def sql(query: str, *, on_failure: OnFailure = "block") -> Sql:
-    """A query over the rows, named `this`, returns no row."""
+    """A query over the rows, named `this`, returns no row.
+
+    ```python
+    @task(tests=[sql("SELECT * FROM this WHERE euros < 0", on_failure="warn")])
+    async def orders() -> Object:
+        return await create_object_from_value([{"id": 1, "euros": 20}])
+    ```
+    """
     return Sql(query, on_failure=on_failure)

@@ -30,7 +30,12 @@ ResolvedGroups = tuple[Relation, dict[str, ExpressionNode], Nodes, Nodes]
 
 @check_methods
 class GroupBy:
-    """Rows of an Object grouped by keys; `agg` aggregates them."""
+    """Rows of an Object grouped by keys; `agg` aggregates them.
+
+    ```python
+    await numbers.group_by(big=col("x") > 1).agg(n=length()).sort("n").data()  # {'big': [False, True], 'n': [1, 2]}
+    ```
+    """
 
     def __init__(self, owner: TableMethods, keys: Sequence[object], named: Mapping[str, object]) -> None:
         self._owner = owner

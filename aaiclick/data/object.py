@@ -55,6 +55,10 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
     An Object of one unnamed column (from a list), or one column selected with `obj["x"]`, can be used in expressions:
     `obj + 1`, `a + b`, `obj["x"].mean()`. Two Objects derived from the same rows combine without a join; others are
     combined row by row and must be of equal length.
+
+    ```python
+    await (numbers["x"] + 1).data()  # [2, 4, 3]
+    ```
     """
 
     def __init__(self, relation: Relation, shape: Shape, context: DataContext) -> None:

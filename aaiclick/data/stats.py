@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.create import create_object_from_value
 from aaiclick.data.errors import DataTypeError
-from aaiclick.data.expressions.column import Column, col, length
+from aaiclick.data.expressions.column import Column
+from aaiclick.data.expressions.constructors import col, length
 from aaiclick.data.types import DataType
 
 if TYPE_CHECKING:

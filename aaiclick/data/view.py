@@ -25,6 +25,10 @@ class View(Object):
     """Rows `offset` to `offset + limit` of a table (or of its rows that match `where`), in order.
 
     Rows are read by a range of keys, so that the cost depends on the number of rows and not on their position.
+
+    ```python
+    await View(await numbers, offset=1, limit=1).data()  # {'x': [3]}
+    ```
     """
 
     def __init__(
@@ -113,7 +117,13 @@ def _parse_condition(where: str | Column | None, table: Table) -> ExpressionNode
 
 @explain_await
 async def open_reference(form: object) -> Object:
-    """Open the Object or View of a serialised reference."""
+    """Open the Object or View of a serialised reference.
+
+    ```python
+    view = View(await numbers, offset=1)
+    await (await open_reference(view.to_dict())).count()  # 2
+    ```
+    """
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
     object_type, table_id = fields.get("object_type"), fields.get("table_id")
     if object_type not in ("object", "view") or not isinstance(table_id, str):
@@ -134,6 +144,11 @@ async def open_reference(form: object) -> Object:
 
 
 def is_reference(form: object) -> bool:
-    """Whether a JSON value is a reference to an Object or View."""
+    """Whether a JSON value is a reference to an Object or View.
+
+    ```python
+    is_reference({"object_type": "object", "table_id": "t1"})  # True
+    ```
+    """
     fields = cast("dict[str, Any]", form) if isinstance(form, dict) else {}
     return fields.get("object_type") in ("object", "view") and "table_id" in fields

@@ -44,7 +44,12 @@ __all__ = [
 
 
 def find_postgres(settings: Settings | None = None) -> PostgresEndpoint:
-    """Return the PostgreSQL endpoint; start the embedded server if the settings name none."""
+    """Return the PostgreSQL endpoint; start the embedded server if the settings name none.
+
+    ```python
+    find_postgres().database
+    ```
+    """
     settings = settings or get_settings()
     return (
         settings.postgres
@@ -53,7 +58,12 @@ def find_postgres(settings: Settings | None = None) -> PostgresEndpoint:
 
 
 def find_clickhouse(settings: Settings | None = None) -> ClickHouseEndpoint:
-    """Return the ClickHouse endpoint; start the embedded server if the settings name none."""
+    """Return the ClickHouse endpoint; start the embedded server if the settings name none.
+
+    ```python
+    find_clickhouse().database
+    ```
+    """
     settings = settings or get_settings()
     return (
         settings.clickhouse
@@ -62,7 +72,12 @@ def find_clickhouse(settings: Settings | None = None) -> ClickHouseEndpoint:
 
 
 def find_both(settings: Settings | None = None) -> tuple[PostgresEndpoint, ClickHouseEndpoint]:
-    """Return both endpoints; embedded servers start in parallel."""
+    """Return both endpoints; embedded servers start in parallel.
+
+    ```python
+    postgres, clickhouse = find_both()
+    ```
+    """
     settings = settings or get_settings()
     embedded = [name for name in ("postgres", "clickhouse") if getattr(settings, name) is None]
     if embedded:
@@ -71,24 +86,44 @@ def find_both(settings: Settings | None = None) -> tuple[PostgresEndpoint, Click
 
 
 async def postgres_endpoint(settings: Settings | None = None) -> PostgresEndpoint:
-    """`find_postgres` for asynchronous code."""
+    """`find_postgres` for asynchronous code.
+
+    ```python
+    dsn = (await postgres_endpoint()).dsn
+    ```
+    """
     return await asyncio.to_thread(find_postgres, settings)
 
 
 async def clickhouse_endpoint(settings: Settings | None = None) -> ClickHouseEndpoint:
-    """`find_clickhouse` for asynchronous code."""
+    """`find_clickhouse` for asynchronous code.
+
+    ```python
+    url = (await clickhouse_endpoint()).url
+    ```
+    """
     return await asyncio.to_thread(find_clickhouse, settings)
 
 
 def stack_status(settings: Settings | None = None) -> dict[str, Any] | None:
-    """Return the keeper's status report, or None if no keeper runs. Starts nothing."""
+    """Return the keeper's status report, or None if no keeper runs. Starts nothing.
+
+    ```python
+    is_running = stack_status() is not None
+    ```
+    """
     settings = settings or get_settings()
     answer = ask_keeper(Home(settings.home), {"op": "status"})
     return answer["status"] if answer else None
 
 
 def stop_stack(settings: Settings | None = None, *, unless_used: bool = False) -> bool:
-    """Stop the embedded servers and their keeper; False if none ran, or if `unless_used` and one is in use."""
+    """Stop the embedded servers and their keeper; False if none ran, or if `unless_used` and one is in use.
+
+    ```python
+    stop_stack(unless_used=True)
+    ```
+    """
     settings = settings or get_settings()
     home = Home(settings.home)
     try:

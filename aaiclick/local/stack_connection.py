@@ -301,7 +301,12 @@ def get_stack_connection(home: Home, linger_seconds: float) -> StackConnection:
 
 
 def close_stack_connections() -> None:
-    """Close all stack connections of this process."""
+    """Close all stack connections of this process.
+
+    ```python
+    close_stack_connections()
+    ```
+    """
     with _connections_lock:
         connections = list(_connections.values())
         _connections.clear()

@@ -28,6 +28,13 @@ class Handle(Task):
 
     `await handle` submits it to the job of the current context (inside a task: the task's job) and returns the handle.
     Tasks that need the result take the handle as an argument.
+
+    ```python
+    @task
+    async def print_doubled(numbers: Object) -> None:
+        doubled = await map(double, numbers)
+        print(doubled.id)
+    ```
     """
 
     __slots__ = ()
@@ -69,6 +76,11 @@ def map(  # noqa: A001  (the word of the requirements)
     returns one. Chunks are passed in the form of the callback's annotations (docs/operators.md), together with
     `kwargs`. `schema` overrides inferred column types of the result; `options` are `create_task` options of the chunk
     tasks.
+
+    ```python
+    numbers = await create_object_from_value({"x": [1, 2, 3]})
+    await create_job("double", map(double, numbers, chunk_rows=2))
+    ```
     """
     parse_schema(schema)  # raises for an invalid schema now, not in the tasks
     spec = {"schema": None if schema is None else {name: _type_name(dtype) for name, dtype in schema.items()}}
@@ -82,7 +94,13 @@ def foreach(
     options: TaskKeywords | None = None,
     **kwargs: object,
 ) -> Handle:
-    """Call `callback` on every chunk for its side effects; the result is None."""
+    """Call `callback` on every chunk for its side effects; the result is None.
+
+    ```python
+    numbers = await create_object_from_value({"x": [1, 2, 3]})
+    await create_job("store", foreach(store, numbers, options={"retries": 5}))
+    ```
+    """
     return _build_handle("foreach", callback, objects, chunk_rows, options, kwargs, {})
 
 
@@ -98,6 +116,11 @@ def reduce(
 
     The callback must return fewer rows than it gets, in the same columns, such as sums of sums. The result is the
     value returned for the last chunk.
+
+    ```python
+    numbers = await create_object_from_value({"x": [1, 2, 3]})
+    await create_job("add", reduce(add, numbers, chunk_rows=2))
+    ```
     """
     return _build_handle("reduce", callback, (obj,), chunk_rows, options, kwargs, {})
 

@@ -48,7 +48,13 @@ def create_task(
     group: Group | None = None,
     **options: Unpack[TaskKeywords],
 ) -> Task:
-    """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load"."""
+    """Create a task that calls `callback`: a function, or its import path such as "myapp.steps.load".
+
+    ```python
+    first, second = create_task(load, {"day": "2026-11-16"}), create_task("shop.load")
+    await create_job("two days", first >> second)
+    ```
+    """
     entrypoint = callback if isinstance(callback, str) else entrypoint_of(callback)
     arguments: dict[str, object] = await_jobs(dict(kwargs or {}))
     if arguments and not isinstance(callback, str):
@@ -75,6 +81,10 @@ async def create_job(
     An iterator of tasks may be larger than memory: it is read in slices within one transaction. Tasks may depend on
     earlier ones, and groups may grow across slices. `finally_` runs when all tasks have ended in any way, `on_failure`
     if one of them has failed. `tags` and `owner` are filters of job lists.
+
+    ```python
+    await create_job("nightly", load.task("2026-11-16"), tags={"team": "sales"}, owner="ada")
+    ```
     """
     return await submit_entry(
         name, entry, finally_, on_failure, labels=check_labels(f"The job {name!r:.80}", tags, owner),
@@ -225,14 +235,25 @@ async def add_task_to_job(
     group: Group | None = None,
     **options: Unpack[TaskKeywords],
 ) -> Task:
-    """Add one task to a job that has not ended."""
+    """Add one task to a job that has not ended.
+
+    ```python
+    submitted = await nightly()
+    await add_task_to_job(submitted.id, load, {"day": "2026-11-17"})
+    ```
+    """
     task = create_task(entrypoint, kwargs, name=name, group=group, **options)
     async with current_or_new_context() as context:
         return await context.apply(task, job_id)
 
 
 async def get_job(job_id: int) -> Job:
-    """A job as it is now; raises NotFoundError."""
+    """A job as it is now; raises NotFoundError.
+
+    ```python
+    (await get_job((await nightly()).id)).name  # 'nightly'
+    ```
+    """
     async with current_or_new_context() as context, context.connection() as connection:
         row = await queries.get_job(connection, job_id) if _is_id(job_id) else None
     if row is None:
@@ -252,7 +273,12 @@ async def list_jobs(
     limit: int = 100,
     before: int | None = None,
 ) -> list[Job]:
-    """Jobs, newest first, with all of the `tags` and this owner; `before` (an id) continues where a page ended."""
+    """Jobs, newest first, with all of the `tags` and this owner; `before` (an id) continues where a page ended.
+
+    ```python
+    failed = await list_jobs("FAILED", tags={"team": "sales"}, limit=10)
+    ```
+    """
     async with current_or_new_context() as context, context.connection() as connection:
         rows = await queries.list_jobs(
             connection,
@@ -268,6 +294,10 @@ async def cancel_job(job_id: int) -> bool:
     """Cancel a job: waiting tasks end at once, running ones are requested to stop. False if it had ended before.
 
     After True the job can no longer become COMPLETED.
+
+    ```python
+    await cancel_job((await nightly()).id)  # True
+    ```
     """
     refuse_repeated(f"cancel job {job_id}")
     async with current_or_new_context() as context, context.connection() as connection:
@@ -275,7 +305,14 @@ async def cancel_job(job_id: int) -> bool:
 
 
 async def get_task(task_id: int) -> Task:
-    """A task as it is now; raises NotFoundError."""
+    """A task as it is now; raises NotFoundError.
+
+    ```python
+    first = load.task()
+    await create_job("one task", first)
+    (await get_task(first.id)).attempt  # 0
+    ```
+    """
     async with current_or_new_context() as context, context.connection() as connection:
         row = await queries.get_task(connection, task_id) if _is_id(task_id) else None
     if row is None:
@@ -284,7 +321,13 @@ async def get_task(task_id: int) -> Task:
 
 
 async def retry_failed_tasks(job_id: int) -> list[int]:
-    """Retry the failed tasks of a job; returns the ids of all tasks that run again, in order."""
+    """Retry the failed tasks of a job; returns the ids of all tasks that run again, in order.
+
+    ```python
+    for failed in await list_jobs("FAILED"):
+        await retry_failed_tasks(failed.id)
+    ```
+    """
     refuse_repeated(f"retry job {job_id}")
     async with current_or_new_context() as context, context.connection() as connection:
         return sorted(await control.retry_failed_tasks(connection, job_id))
@@ -295,6 +338,10 @@ async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # no
 
     The type of a task is its entrypoint; that of a queue item is the first argument of `enqueue`. The policy applies
     from the next failure on, also to tasks that were submitted before.
+
+    ```python
+    await set_retry_policy("email:send", RetryPolicy(base_seconds=5, cap_seconds=600))
+    ```
     """
     refuse_repeated(f"set the retry policy of {type!r}")
     async with current_or_new_context() as context, context.connection() as connection:
@@ -304,7 +351,12 @@ async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # no
 async def register_worker(
     hostname: str, pid: int, *, pool_size: int = 1, version: str | None = None, queues: Sequence[str] = ()
 ) -> Worker:
-    """Register a new, ACTIVE worker."""
+    """Register a new, ACTIVE worker.
+
+    ```python
+    registered = await register_worker("machine-1", 4711, queues=["default"])
+    ```
+    """
     async with current_or_new_context() as context, context.connection() as connection:
         return await queue.register_worker(
             connection, hostname=hostname, pid=pid, pool_size=pool_size, version=version, queues=queues
@@ -312,7 +364,13 @@ async def register_worker(
 
 
 async def worker_heartbeat(worker_id: int) -> None:
-    """Renew the heartbeat of a worker; raises NotFoundError for an unknown id, ConflictError for a stopped worker."""
+    """Renew the heartbeat of a worker; raises NotFoundError for an unknown id, ConflictError for a stopped worker.
+
+    ```python
+    registered = await register_worker("machine-1", 4711)
+    await worker_heartbeat(registered.id)
+    ```
+    """
     if not _is_id(worker_id):
         raise unknown_worker(worker_id)
     async with current_or_new_context() as context, context.connection() as connection:
@@ -320,13 +378,24 @@ async def worker_heartbeat(worker_id: int) -> None:
 
 
 async def deregister_worker(worker_id: int) -> bool:
-    """Stop a worker and release its tasks."""
+    """Stop a worker and release its tasks.
+
+    ```python
+    registered = await register_worker("machine-1", 4711)
+    await deregister_worker(registered.id)  # True
+    ```
+    """
     refuse_repeated(f"stop worker {worker_id}")
     async with current_or_new_context() as context, context.connection() as connection:
         return await queue.deregister_worker(connection, worker_id)
 
 
 async def list_workers(status: WorkerStatus | str | None = None) -> list[Worker]:
-    """All workers, or those of one status."""
+    """All workers, or those of one status.
+
+    ```python
+    hosts = [worker.hostname for worker in await list_workers("ACTIVE")]
+    ```
+    """
     async with current_or_new_context() as context, context.connection() as connection:
         return await queue.list_workers(connection, None if status is None else WorkerStatus(status))

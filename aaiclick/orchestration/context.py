@@ -33,8 +33,11 @@ N = TypeVar("N", Task, Group)
 class OrchContext:
     """PostgreSQL for orchestration.
 
-        async with OrchContext() as context:
-            await context.apply([extract, transform], job_id=job.id)
+    ```python
+    async with OrchContext() as context:
+        submitted = await create_job("nightly", load.task())
+        await context.apply(total.task([1]), job_id=submitted.id)
+    ```
 
     The pool is opened on enter and closed on exit; every operation has its own connection and transaction. Contexts
     nest, and concurrent tasks have their own. `apply` also works on a context that is not entered (`await
@@ -143,7 +146,13 @@ _current: ContextVar[OrchContext | None] = ContextVar("aaiclick_orch_context", d
 
 
 def get_current_context() -> OrchContext:
-    """The current context: the innermost entered one, or that of the running task."""
+    """The current context: the innermost entered one, or that of the running task.
+
+    ```python
+    async with OrchContext() as context:
+        assert get_current_context() is context
+    ```
+    """
     context = _current.get()
     if context is not None:
         return context
@@ -157,7 +166,15 @@ def get_current_context() -> OrchContext:
 
 @asynccontextmanager
 async def get_orch_context_session() -> AsyncGenerator[AsyncSession]:
-    """A session of the current context: `async with get_orch_context_session() as session:`."""
+    """A session of the current context: `async with get_orch_context_session() as session:`.
+
+    ```python
+    from sqlalchemy import text
+
+    async with OrchContext(), get_orch_context_session() as session:
+        jobs = await session.scalar(text("SELECT count(*) FROM jobs"))
+    ```
+    """
     async with get_current_context().session() as session:
         yield session
 

@@ -172,6 +172,12 @@ def task(
     `tests` are data tests of the returned rows (`aaiclick.data.expectations`): if one fails, so does the task,
     without retries. With `cache` ("input", or a time such as "1d"), the result of a task with the same code version and
     inputs is reused; `cache_key` (text, or a function of the arguments) replaces the inputs.
+
+    ```python
+    @task(retries=5, timeout_seconds=60)
+    def parse(text: str) -> int:
+        return int(text)
+    ```
     """
     if function is not None:
         return TaskFunction[Any, Any](function, DEFAULT_OPTIONS)
@@ -414,6 +420,12 @@ def job(function: Callable[..., object] | None = None, /, **options: Unpack[JobK
     `finally_` runs when all tasks have ended in any way, `on_failure` if one of them has failed: functions with
     parameters that are named like those of the job, and one for the TaskFailure. With `pin_version`, only workers with
     the code version of the caller, or with the one named, run the tasks.
+
+    ```python
+    @job(schedule="0 3 * * *", tags={"team": "sales"})
+    def nightly_total(day: NominalDate) -> None:
+        total(load(str(day)))
+    ```
     """
     for option in options:
         elsewhere = f"{option!r} is an option of @task." if option in TaskKeywords.__annotations__ else ""

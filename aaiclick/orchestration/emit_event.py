@@ -15,6 +15,11 @@ async def emit_event(rows: object, *, cursor: str | int, output: str | None = No
 
     `cursor` identifies the update: emitting the same cursor again, in a retried attempt, has no effect. `rows` is
     anything that can become an Object; without rows nothing happens. `output` is required if there are several.
+
+    ```python
+    async def read_orders() -> None:  # the function of a definition with `activation: source`
+        await emit_event([{"id": 42}], cursor="42")
+    ```
     """
     refuse_repeated("emit an event")
     scope = current_scope()

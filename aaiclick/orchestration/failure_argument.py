@@ -9,7 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """The final failure of a task, as the argument of a failure handler or of a dependent of a non-critical task."""
+    """The final failure of a task, as the argument of a failure handler or of a dependent of a non-critical task.
+
+    ```python
+    @task
+    def alert(failure: TaskFailure) -> None:
+        print(f"{failure.type}: {failure.error}")
+    ```
+    """
 
     task_id: int
     type: str

@@ -37,6 +37,12 @@ class Branch:
     """Returned by a task to choose which of its dependents run; the others are skipped.
 
     Dependents are named by task functions, groups, or the names of functions and groups. `Branch()` skips all.
+
+    ```python
+    @task
+    def choose(numbers: list[int]) -> Branch:
+        return Branch(total) if numbers else Branch()
+    ```
     """
 
     __slots__ = ("names",)

@@ -102,7 +102,13 @@ def _as_nodes(nodes: Node | Nodes) -> Nodes:
 
 
 class Group(Node):
-    """Tasks and groups with common dependencies. An empty group completes when its predecessors have."""
+    """Tasks and groups with common dependencies. An empty group completes when its predecessors have.
+
+    ```python
+    week = Group("week", [load.task("2026-11-16"), load.task("2026-11-17")])
+    await create_job("weekly", week >> total.task([1]))
+    ```
+    """
 
     __slots__ = ("members", "parent", "parent_group_id")
     kind = "group"
@@ -144,7 +150,13 @@ class Group(Node):
 
 
 class Task(Placeholder, Node):
-    """One call of a function, executed by a worker."""
+    """One call of a function, executed by a worker.
+
+    ```python
+    first, second = load.task("2026-11-16"), load.task("2026-11-17")
+    await create_job("two days", first >> second)
+    ```
+    """
 
     __slots__ = (
         "attempt", "claimed_at", "compensate", "completed_at", "created_at", "entrypoint", "error", "failures", "group",
@@ -241,7 +253,13 @@ for _name in OWN_FIELDS:  # of the instances: read from the class, they would be
 
 @dataclass(slots=True)
 class Job(metaclass=Selectable):
-    """One run of a workflow. Its fields are as of the submission or the last `refresh`, `wait` or `result`."""
+    """One run of a workflow. Its fields are as of the submission or the last `refresh`, `wait` or `result`.
+
+    ```python
+    submitted = await nightly("2026-11-16")
+    (await submitted.refresh()).total_tasks  # 2
+    ```
+    """
 
     id: int
     name: str

@@ -40,10 +40,12 @@ def handler(task_type: str, *, batch: int | None = None, within: str = "1s") -> 
     With `batch`, its only parameter is a list of up to so many payloads, which a worker has collected `within` that
     time. It returns a list with one result or exception for each item, or raises an exception for all of them.
 
+    ```python
     @handler("email:send")
     async def send(to: str, subject: str) -> None: ...
 
     await enqueue("email:send", {"to": "ada@example.org", "subject": "Hello"})
+    ```
     """
 
     def register(function: F) -> F:

@@ -24,7 +24,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Results of all checks; true if all passed."""
+    """Results of all checks; true if all passed.
+
+    ```python
+    health = await health_check()
+    failed = [check.name for check in health.checks if not check.ok]
+    ```
+    """
 
     checks: tuple[HealthCheck, ...]
 
@@ -40,6 +46,11 @@ async def health_check() -> Health:
     """Check PostgreSQL, workers, stale tasks, unrouted events and ClickHouse, each by name. Never raises.
 
     `if await health_check(): …`; `.checks` has the result and detail of each check.
+
+    ```python
+    if not await health_check():
+        print("aaiclick doctor names the remedies.")
+    ```
     """
     settings = get_settings()
 

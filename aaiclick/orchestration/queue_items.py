@@ -41,6 +41,10 @@ async def enqueue(
     With `connection` (asyncpg's, or a SQLAlchemy connection or session) it is part of the caller's transaction. With
     `debounce` (an interval such as "30s") it waits that long; a later item with the same key replaces its payload, or
     is merged into it, and starts the interval again.
+
+    ```python
+    await enqueue("email:send", {"to": "ada@example.org"}, idempotency_key="order 42")
+    ```
     """
     payloads = [payload or {}]
     if debounce is not None:
@@ -59,7 +63,12 @@ async def enqueue_many(
     connection: Connection | AsyncConnection | AsyncSession | None = None,
     **options: Unpack[TaskKeywords],
 ) -> list[int]:
-    """Put many items of a type into a queue at once; returns their ids in order."""
+    """Put many items of a type into a queue at once; returns their ids in order.
+
+    ```python
+    await enqueue_many("email:send", [{"to": "ada@example.org"}, {"to": "bob@example.org"}])
+    ```
+    """
     keys = idempotency_keys or [None] * len(payloads)
     items = make_items(type, payloads, keys, DEFAULT_OPTIONS.change(options))
     return await _enqueue_items(items, payloads, connection)

@@ -22,12 +22,25 @@ _VARIABLE_PART = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}
 
 
 class PermanentError(AaiclickError):
-    """Raise it in a task to fail it without retries."""
+    """Raise it in a task to fail it without retries.
+
+    ```python
+    @task
+    def check_number(text: str) -> None:
+        if not text.isdigit():
+            raise PermanentError(f"{text!r} is not a number.", remedy="Correct the file.")
+    ```
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Delay between retries. A task's own policy applies first, then that of its type, then this default."""
+    """Delay between retries. A task's own policy applies first, then that of its type, then this default.
+
+    ```python
+    RetryPolicy(base_seconds=2, cap_seconds=60).delay_seconds(failures=3, jitter=0)  # 16.0
+    ```
+    """
 
     base_seconds: float = 1.0
     cap_seconds: float = 3600.0

@@ -86,6 +86,10 @@ async def schedule(
     """Run a job at the times of a cron expression or an interval; returns the name of the schedule.
 
     An existing schedule of the same name is replaced; by default it has the import path of the job.
+
+    ```python
+    await schedule(nightly, cron="0 3 * * *", timezone="Europe/Berlin", name="nightly")  # 'nightly'
+    ```
     """
     new = make_schedule(target, ScheduleSpec.parse(cron, every, **policies), name=name, arguments=arguments)
     return await _save_own(new)
@@ -104,13 +108,23 @@ async def schedule_item(
 
     An existing schedule of the same name is replaced. Items do not wait for each other: give their handler a
     concurrency key if they must.
+
+    ```python
+    await schedule_item("email:send", {"to": "ada@example.org"}, name="reminder", every="1d")
+    ```
     """
     spec = ScheduleSpec.parse(cron, every, **policies)
     return await _save_own(NewSchedule(name, spec, item_type=item_type, kwargs=payload))
 
 
 async def unschedule(name: str) -> None:
-    """Delete a schedule; its jobs continue. Raises NotFoundError."""
+    """Delete a schedule; its jobs continue. Raises NotFoundError.
+
+    ```python
+    await schedule(nightly, every="1h", name="hourly")
+    await unschedule("hourly")
+    ```
+    """
     refuse_repeated(f"delete the schedule {name!r}")
     async with current_or_new_context() as context, context.connection() as connection:
         await store.delete_schedule(connection, DEFAULT_ORG_ID, name)

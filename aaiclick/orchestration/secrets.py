@@ -14,6 +14,12 @@ async def get_secret(name: str) -> str:
 
     A task of a DAG has the names that its definition declares under `secrets`. The value is redacted in the task's log
     and errors. Raises SecretError if there is none, or if it is bound to a host.
+
+    ```python
+    @task
+    async def call_shop() -> None:
+        headers = {"Authorization": f"Bearer {await get_secret('shop_key')}"}
+    ```
     """
     scope = current_scope()
     if scope is None:

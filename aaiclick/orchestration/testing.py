@@ -18,6 +18,10 @@ def run_job_test(job: Job, *, timeout_seconds: float = 300.0, decisions: Mapping
     It blocks, also if called from asynchronous code. Tasks run as in a worker, with retries and logs; tasks of other
     jobs in the same database may run as well. `decisions` decide approvals by their titles. Raises TimeoutError if the
     job takes longer.
+
+    ```python
+    run_job_test(await nightly("2026-11-16")).status  # <JobStatus.COMPLETED: 'COMPLETED'>
+    ```
     """
     jobs: list[Job] = []
     errors: list[BaseException] = []

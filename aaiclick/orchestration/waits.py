@@ -41,14 +41,26 @@ _REQUIRED = _Required()
 
 
 def sleep(seconds: float | Task) -> Any:
-    """Task that completes after a time."""
+    """Task that completes after a time.
+
+    ```python
+    await create_job("in a minute", sleep(60) >> load.task())
+    ```
+    """
     if not isinstance(seconds, Task):
         check_seconds("sleep()", seconds)
     return _make_wait("run_sleep", {"seconds": seconds})
 
 
 def until(moment: datetime) -> Any:
-    """Task that completes at a time."""
+    """Task that completes at a time.
+
+    ```python
+    from datetime import UTC, datetime
+
+    await create_job("at Christmas", until(datetime(2030, 12, 24, tzinfo=UTC)) >> load.task())
+    ```
+    """
     if moment.tzinfo is None:
         raise SubmitError(f"until({moment}) has no time zone.", remedy="Give an aware datetime.")
     return _make_wait("run_until", {"moment": moment.isoformat()})
@@ -64,13 +76,25 @@ def wait_for_event(
     """Task that completes with the payload of an event: the first one of that name and key that has not expired.
 
     After `timeout_seconds` it returns `default`, or fails if there is none.
+
+    ```python
+    @job
+    def ship(order: str) -> None:
+        paid = wait_for_event("order_paid", key=order, timeout_seconds=86_400, default=None)
+        load.task() << paid
+    ```
     """
     arguments: dict[str, object] = {"name": name, "key": key}
     return _make_wait("run_wait_for_event", _with_timeout(arguments, timeout_seconds, default))
 
 
 def wait_for_job(job: Job | int | Task, *, timeout_seconds: float | None = None) -> Any:
-    """Task that completes with the result of another job, and fails if that has failed or was cancelled."""
+    """Task that completes with the result of another job, and fails if that has failed or was cancelled.
+
+    ```python
+    await create_job("after the night", wait_for_job(await nightly()) >> load.task())
+    ```
+    """
     job_id = str(job.id) if isinstance(job, Job) else str(job) if isinstance(job, int) else job
     return _make_wait("run_wait_for_job", _with_timeout({"job_id": job_id}, timeout_seconds, _REQUIRED))
 
@@ -81,6 +105,12 @@ def sensor(
     """Decorator: a task that is called every `poll_seconds` until it returns something other than None and False.
 
     After `wait_seconds` in total it fails. It holds no slot between polls.
+
+    ```python
+    @sensor(poll_seconds=30, wait_seconds=3600)
+    def file_exists(path: str) -> bool:
+        return Path(path).exists()
+    ```
     """
     check_seconds("@sensor", poll_seconds)
     deadline_seconds = MAX_WAIT_SECONDS if wait_seconds is None else wait_seconds
@@ -114,6 +144,10 @@ async def send_event(
     """Send an event: tasks that wait for its name and key go on, and those that begin to within `keep_seconds`.
 
     Returns its id. `payload` is what they return: a JSON object.
+
+    ```python
+    await send_event("order_paid", {"euros": 20}, key="42")
+    ```
     """
     refuse_repeated(f"send the event {name!r}")
     check_seconds("send_event()", keep_seconds)

@@ -36,7 +36,12 @@ NotificationEvent = Literal["opened", "escalated", "reminder", "closed"]
 
 
 class JobStatus(StrEnum):
-    """PENDING → RUNNING → COMPLETED, FAILED or CANCELLED."""
+    """PENDING → RUNNING → COMPLETED, FAILED or CANCELLED.
+
+    ```python
+    JobStatus.FAILED == "FAILED"  # True
+    ```
+    """
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -46,7 +51,12 @@ class JobStatus(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """PENDING → CLAIMED → RUNNING → a final status; FAILED with `next_retry_at` is not final."""
+    """PENDING → CLAIMED → RUNNING → a final status; FAILED with `next_retry_at` is not final.
+
+    ```python
+    load.task().status is TaskStatus.PENDING  # True
+    ```
+    """
 
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
@@ -76,7 +86,12 @@ class TaskReadiness(StrEnum):
 
 
 class WorkerStatus(StrEnum):
-    """Whether a worker has tasks, waits for tasks, or has stopped."""
+    """Whether a worker has tasks, waits for tasks, or has stopped.
+
+    ```python
+    await list_workers(WorkerStatus.IDLE)  # []
+    ```
+    """
 
     ACTIVE = "ACTIVE"
     IDLE = "IDLE"

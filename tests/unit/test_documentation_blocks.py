@@ -26,6 +26,7 @@ RUN_BY = {  # test files that run all blocks of a language
     "parameters.md": dict.fromkeys(
         ("python", "sh"), "tests/integration/orchestration/test_parameters_documentation.py"
     ),
+    "reference/python.md": {"python": "tests/integration/test_docstring_examples.py"},
     "schedules.md": {"python": "tests/integration/orchestration/test_schedules_documentation.py"},
     "tables.md": {"python": "tests/integration/data/test_table_examples.py"},
     "testing.md": {"python": "tests/e2e/test_readme.py"},

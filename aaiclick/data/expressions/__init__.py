@@ -1,6 +1,7 @@
 """Expressions over columns: nodes, functions, operators, and the parser of View conditions.
 
 - `column`: column expressions such as `col("x") + 1`
+- `constructors`: functions that return expressions: `col`, `lit`, `case`, …
 - `selectors`: expressions over several columns
 - `operators`: operators and methods of expressions and of columns of Objects
 - `aggregate_methods`: aggregates of these

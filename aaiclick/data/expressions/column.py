@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import ConversionError, DataTypeError, check_integer
 from aaiclick.data.expressions.functions import FUNCTIONS, FunctionKind
-from aaiclick.data.expressions.functions.durations import SPAN_UNITS
 from aaiclick.data.expressions.literals import literal_type
 from aaiclick.data.expressions.nodes import (
     ExpressionNode,
@@ -29,8 +28,6 @@ from aaiclick.data.expressions.nodes import (
 from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.expressions.selectors import (
     Selector,
-    check_names,
-    check_types,
     find_selector,
     flatten_lists,
     replace_selector,
@@ -48,7 +45,12 @@ RANGE_UNITS = (1, 1_000, 1_000_000)
 
 @check_methods
 class Column(ExpressionMethods):
-    """An expression over the columns of the Object in which it is used."""
+    """An expression over the columns of the Object in which it is used.
+
+    ```python
+    await numbers.select(y=col("x") * 2).data()  # {'y': [2, 6, 4]}
+    ```
+    """
 
     __slots__ = ("_affixes", "_base_name", "node")
 
@@ -105,7 +107,7 @@ class Column(ExpressionMethods):
         (None: no limit).
         """
         partition = tuple(column_node(column) for column in flatten_lists(partition_by))
-        keys = _sort_keys(order_by, descending)
+        keys = sort_keys(order_by, descending)
         frame = _frame_bounds(rows) if rows is not None else None
 
         def add_window(node: ExpressionNode) -> ExpressionNode | None:
@@ -245,7 +247,7 @@ def column_node(value: object) -> ExpressionNode:
     )
 
 
-def _sort_keys(order_by: object, descending: bool | Sequence[bool]) -> tuple[SortKey, ...]:
+def sort_keys(order_by: object, descending: bool | Sequence[bool]) -> tuple[SortKey, ...]:
     if order_by is None:
         return ()
     columns = flatten_lists([order_by])
@@ -294,94 +296,6 @@ def _frame_bounds(rows: tuple[int | None, int | None]) -> tuple[str, str]:
     start = "UNBOUNDED PRECEDING" if before is None else f"{before} PRECEDING"
     end = "UNBOUNDED FOLLOWING" if after is None else ("CURRENT ROW" if after == 0 else f"{after} FOLLOWING")
     return start, end
-
-
-def col(*names: str | Sequence[str]) -> Column:
-    """Reference a column by name; with several names, an expression over each of them."""
-    chosen = check_names(names, "col")
-    if not chosen:
-        raise DataTypeError("col needs the name of a column.", remedy='For example col("x").')
-    return Column(Ref(chosen[0])) if len(chosen) == 1 else Column(Selector(chosen))
-
-
-def all_columns() -> Column:
-    """Reference every column of the Object in which it is used."""
-    return Column(Selector())
-
-
-def exclude(*names: str | Sequence[str]) -> Column:
-    """Reference every column but these."""
-    return Column(Selector(excluded=check_names(names, "exclude")))
-
-
-def of_type(*types: str | type) -> Column:
-    """Reference the columns of some types: `int`, `str`, `"numeric"`, `"temporal"`, or a ClickHouse type."""
-    if not types:
-        raise DataTypeError("of_type needs a type.", remedy='For example of_type("numeric").')
-    return Column(Selector(types=check_types(types)))
-
-
-def lit(value: object) -> Column:
-    """Turn a Python value into an expression."""
-    return Column(as_node(value), "literal")
-
-
-def row_index() -> Column:
-    """Position of each row, from 0."""
-    return Column(FunctionCall("_position", (RowIndex(),)), "index")
-
-
-def row_number(
-    *, order_by: str | Column | Iterable[str | Column] | None = None, descending: bool | Sequence[bool] = False
-) -> Column:
-    """Row numbers from 1; `.over("k")` numbers the rows of each k."""
-    return Column(Over(FunctionCall("row_number"), (), _sort_keys(order_by, descending), True), "row_number")
-
-
-def length() -> Column:
-    """Number of rows, as an aggregate."""
-    return Column(FunctionCall("len"), "len")
-
-
-def if_else(condition: Column, then: object, otherwise: object) -> Column:
-    """Return `then` where the condition holds, `otherwise` elsewhere."""
-    if not hasattr(condition, "if_else"):
-        raise DataTypeError(f"The condition is {condition!r:.60}.", remedy='Compare a column: col("x") > 1.')
-    return condition.if_else(then, otherwise)
-
-
-def case(*branches: tuple[Column, object], otherwise: object = None) -> Column:
-    """Return the value of the first condition that holds: `case((col("x") > 1, "big"), otherwise="small")`."""
-    for branch in branches:
-        if not isinstance(branch, tuple | list) or len(branch) != 2:  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryComparison]
-            raise DataTypeError(f"A branch is {branch!r:.60}.", remedy='Use pairs: case((col("x") > 1, "big"), …).')
-    nodes = [as_node(part) for branch in branches for part in branch]
-    return Column(FunctionCall("case", (*nodes, as_node(otherwise))), "case")
-
-
-def coalesce(first: Column, *values: object) -> Column:
-    """Return the first value that is not NULL."""
-    if not hasattr(first, "coalesce"):
-        raise DataTypeError(f"The first value is {first!r:.60}.", remedy='Use a column: coalesce(col("x"), 0).')
-    return first.coalesce(*values)
-
-
-def array(*values: object) -> Column:
-    """Combine several values of a row into an array."""
-    if not values:
-        raise DataTypeError("array needs at least one value.", remedy='For example array(col("x"), col("y")).')
-    return Column(FunctionCall("array", tuple(as_node(value) for value in values)), "array")
-
-
-def duration(**amounts: object) -> Column:
-    """Combine integers to a duration: `duration(days=col("d"), hours=2)`."""
-    units = [unit.removesuffix("s") for unit in amounts]
-    unknown = next((unit for unit in units if unit not in SPAN_UNITS), None)
-    if unknown is not None or not units:
-        raise DataTypeError(
-            f"A duration has no unit {unknown!r}.", remedy=f"Use {', '.join(f'{unit}s' for unit in SPAN_UNITS)}."
-        )
-    return Column(FunctionCall("duration", tuple(map(as_node, amounts.values())), tuple(units)), "duration")
 
 
 def output_name(value: object) -> str:

@@ -19,7 +19,9 @@ NULL_TEXTS = ("", r"\N")
 class CsvOptions:
     r"""Options of CSV and TSV files; what is None is chosen from the first rows.
 
-    Example: `CsvOptions(separator=";", decimal=",", encoding="latin-1", date_format="%d.%m.%Y", null=("", "NA"))`
+    ```python
+    CsvOptions(separator=";", decimal=",", encoding="latin-1", date_format="%d.%m.%Y", null=("", "NA"))
+    ```
     """
 
     separator: str | None = None

@@ -67,6 +67,11 @@ async def create_object_from_file(
     those of some columns. `preview_file` shows what is chosen.
     An interrupted download is retried. Addresses that are not public are refused unless `allow_private`.
     `s3` holds the credentials for an `s3://bucket/key`; the default is the standard AWS variables.
+
+    ```python
+    Path("orders.csv").write_text("id,euros\\n1,20\\n")
+    await (await create_object_from_file("orders.csv")).data()  # {'id': [1], 'euros': [20]}
+    ```
     """
     context = get_data_context()
     if name is not None:
@@ -89,7 +94,13 @@ async def preview_file(
     s3: S3Access | None = None,
     rows: int = PREVIEW_ROWS,
 ) -> FilePreview:
-    """Return what `create_object_from_file` would choose, and the first rows, without storing anything."""
+    """Return what `create_object_from_file` would choose, and the first rows, without storing anything.
+
+    ```python
+    Path("orders.csv").write_text("id,euros\\n1,20\\n")
+    (await preview_file("orders.csv")).rows  # [{'id': 1, 'euros': 20}]
+    ```
+    """
     job = _Import(csv or CsvOptions(), FetchOptions(0, False, allow_private, s3), dict(schema or {}))
     files = await find_files(source, format, job.options)
     columns, note = await _examine_files(job, files)
@@ -107,7 +118,13 @@ async def preview_file(
 
 @dataclass(frozen=True)
 class FilePreview:
-    """What was chosen to read files, and their first rows."""
+    """What was chosen to read files, and their first rows.
+
+    ```python
+    Path("orders.csv").write_text("id,euros\\n1,20\\n")
+    print(await preview_file("orders.csv"))
+    ```
+    """
 
     files: tuple[str, ...]
     format: str

@@ -47,6 +47,10 @@ class S3Access:
     """Credentials, region and endpoint of S3. Without keys requests are unsigned, which public objects allow.
 
     `endpoint` is the address of another store than Amazon's (MinIO, R2, Ceph); it may be a private address.
+
+    ```python
+    S3Access("user", "password", region="eu-central-1", endpoint="http://minio:9000")
+    ```
     """
 
     access_key: str = ""

@@ -37,6 +37,11 @@ class LifecycleHandler(ABC):
     """Counts the references to Object tables.
 
     `incref` and `decref` are called from anywhere, also from destructors: they must not block and must not raise.
+
+    ```python
+    async with DataContext() as context:
+        assert isinstance(context.lifecycle, LifecycleHandler)
+    ```
     """
 
     session: int | None = None
@@ -107,6 +112,11 @@ class LocalLifecycleHandler(LifecycleHandler):
     a dead one. Each table's comment has the handler's `session`. After HEARTBEAT_SECONDS the handler creates a *marker*
     table named by the session and alters it at that interval; a session without a recent marker is dead. Short scripts
     never create one.
+
+    ```python
+    async with DataContext() as context:
+        assert isinstance(context.lifecycle, LocalLifecycleHandler)
+    ```
     """
 
     def __init__(self, creds: ClickHouseEndpoint) -> None:

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Worker(metaclass=Selectable):
-    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org."""
+    """A worker process: for all orgs, or for `org_id` only if it uses a credential of that org.
+
+    ```python
+    registered: Worker = await register_worker("machine-1", 4711, pool_size=4)
+    registered.status is WorkerStatus.ACTIVE  # True
+    ```
+    """
 
     id: int
     started_at: datetime

@@ -191,6 +191,13 @@ class Dependency(Row, table=True):
     """`next` depends on `previous`. Snowflakes are unique across tasks and groups; the types name the table.
 
     A trigger deletes rows with their tasks and groups: a foreign key cannot reference two tables.
+
+    ```python
+    from sqlalchemy import select
+
+    async with OrchContext(), get_orch_context_session() as session:
+        rows = (await session.scalars(select(Dependency).limit(10))).all()
+    ```
     """
 
     __tablename__ = "dependencies"

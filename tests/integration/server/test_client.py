@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from aaiclick import client
 from aaiclick.api.dead_letters import RedriveRequest
 from aaiclick.client import AsyncClient, AsyncJobHandle, Client, JobHandle
 from aaiclick.client.requests import ERRORS
@@ -20,6 +21,7 @@ from aaiclick.errors import (
     UnreachableError,
 )
 from aaiclick.server.problems import PROBLEM_TYPES
+from tests.documentation import list_examples
 from tests.integration.server.conftest import with_connection
 
 
@@ -43,6 +45,13 @@ def test_client_submits_and_lists_jobs_and_tasks(site) -> None:
         assert list(client.list_dead_letters()) == []
         assert client.redrive_dead_letters(RedriveRequest(all=True)).count == 0
         assert client.whoami().org_id == site.org
+
+
+async def test_every_class_of_the_client_has_an_example_that_runs(site, tmp_path) -> None:
+    for example in list_examples(client, client.__all__):
+        assert example.text, example
+        public = {name: getattr(client, name) for name in client.__all__}
+        await example.run(tmp_path / f"{example}.py", public | {"url": site.server.url, "key": site.keys["writer"]})
 
 
 def test_handle_of_a_job_follows_it_over_http(site) -> None:
