@@ -103,6 +103,7 @@ class NotAwaitedError(DataError, AttributeError, TypeError):
     """A coroutine is used without await."""
 
     exit_code = EXIT_USAGE
+    permanent = True
 
 
 class DataTestError(DataError):

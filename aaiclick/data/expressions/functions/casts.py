@@ -158,10 +158,12 @@ def _to_integer(value: Expression, source: DataType, target: DataType, truncate:
     if source.is_date:
         return _or_null(sql.call("toInt32", value), target)
     if source.is_temporal:
-        moment = sql.cast(value, datetime_type(6, "UTC").as_nullable())
-        micros = sql.call("toUnixTimestamp64Micro", moment)
-        seconds = _or_null(sql.call("intDiv", micros, sql.number(1_000_000)), target)
-        fraction = sql.binary("!=", sql.call("modulo", micros.copy(), sql.number(1_000_000)), sql.number(0))
+        is_fine = precision_of(source) > 6
+        name, size = ("Nano", 1_000_000_000) if is_fine else ("Micro", 1_000_000)
+        moment = sql.cast(value, datetime_type(9 if is_fine else 6, "UTC").as_nullable())
+        count = sql.call(f"toUnixTimestamp64{name}", moment)
+        seconds = _or_null(sql.call("intDiv", count, sql.number(size)), target)
+        fraction = sql.binary("!=", sql.call("modulo", count.copy(), sql.number(size)), sql.number(0))
         return seconds if truncate else _null_where(fraction, seconds)
     return _or_null(value, target)
 
@@ -191,11 +193,24 @@ def _to_temporal(value: Expression, source: DataType, target: DataType, truncate
         raise NotDefinedError(f"{source} cannot be cast to {target}")
     if target.is_date and not source.is_date:
         value, source = sql.call("toDate32", value), DATE
-    reference_type = datetime_type(precision_of(target), zone_of(source)) if truncate and not target.is_date else source
-    reference = sql.cast(value, reference_type.as_nullable())
+    if truncate and precision_of(target) < precision_of(source):
+        digits = precision_of(target)
+        value, source = drop_digits(value, source, digits), datetime_type(digits, zone_of(source))
+    reference = sql.cast(value, source.as_nullable())
     narrow = sql.cast(value.copy(), target.as_nullable())
-    back = sql.cast(narrow.copy(), reference_type.as_nullable())
+    back = sql.cast(narrow.copy(), source.as_nullable())
     return _null_where(sql.binary("!=", back, reference), narrow)
+
+
+def drop_digits(value: Expression, source: DataType, digits: int, zone: str = "") -> Expression:
+    """Build a datetime with at most so many digits of a second; CAST rounds up those before 1970."""
+    target = datetime_type(digits, zone or zone_of(source)).as_nullable(source.nullable)
+    if precision_of(source) <= digits:
+        return sql.cast(value, target)
+    units = (("Milli", 3), ("Micro", 6), ("Nano", 9))
+    name, total = next((name, total) for name, total in units if total >= precision_of(source))
+    rest = sql.call("positiveModulo", sql.call(f"toUnixTimestamp64{name}", value), sql.number(10 ** (total - digits)))
+    return sql.cast(sql.call(f"subtract{name}seconds", value.copy(), rest), target)
 
 
 def _parse_temporal(value: Expression, target: DataType, truncate: bool) -> Expression:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.casts import FIRST_DAY
+from aaiclick.data.expressions.functions.casts import FIRST_DAY, drop_digits
 from aaiclick.data.expressions.functions.registry import (
     TEMPORAL,
     NotDefinedError,
@@ -66,12 +66,7 @@ def _start_of(value: Expression, source: DataType, interval: Any, dtype: DataTyp
         return sql.cast(_start_of_months(value, interval.months), dtype)
     if interval.micros % MICROS_PER_DAY == 0:
         return sql.cast(_start_of_days(sql.call("toDate32", value), interval.micros // MICROS_PER_DAY), dtype)
-    moment = sql.cast(value, dtype)
-    if precision_of(dtype) > 6:
-        nanos = sql.call(
-            "positiveModulo", sql.call("toUnixTimestamp64Nano", moment), sql.number(interval.micros * 1_000)
-        )
-        return sql.cast(sql.call("subtractNanoseconds", moment.copy(), nanos), dtype)
+    moment = drop_digits(value, source, 6, zone_of(dtype))
     if zone_of(dtype) in ("", "UTC"):
         elapsed = sql.call("positiveModulo", epoch_micros(value.copy(), source), sql.number(interval.micros))
         return sql.cast(sql.call("subtractMicroseconds", moment, elapsed), dtype)
@@ -96,6 +91,7 @@ def _start_of_local_time(moment: Expression, size: int, dtype: DataType) -> Expr
     local_start = sql.call("makeDateTime64", *parts, start, *zeros, sql.number(6), sql.string(zone_of(dtype)))
     # Where clocks are set forward, the hour does not exist: the interval starts after the gap.
     gap = sql.binary("-", start.copy(), sql.call("toHour", local_start.copy()))
+    gap = sql.call("positiveModulo", gap, sql.number(24))
     return sql.cast(sql.call("addHours", local_start, gap), dtype)
 
 

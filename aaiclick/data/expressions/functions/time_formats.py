@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.errors import DataTypeError
+from aaiclick.data.expressions.functions.casts import drop_digits
 from aaiclick.data.expressions.functions.registry import TEMPORAL, TEXT, Params, Types, define_function, fixed_type
 from aaiclick.data.types import STRING, datetime_type, zone_of
 
@@ -129,7 +130,9 @@ def _build_offset(moment: Expression) -> Expression:
     hours = _padded(sql.call("intDiv", size, sql.number(3600)), 2)
     minutes = _padded(sql.call("intDiv", sql.call("modulo", size.copy(), sql.number(3600)), sql.number(60)), 2)
     sign = sql.call("if", sql.binary("<", seconds.copy(), sql.number(0)), sql.string("-"), sql.string("+"))
-    return sql.call("concat", sign, hours, minutes)
+    rest = sql.call("modulo", size.copy(), sql.number(60))  # of local mean times before about 1920
+    end = sql.call("if", sql.binary("=", rest, sql.number(0)), sql.string(""), _padded(rest.copy(), 2))
+    return sql.call("concat", sign, hours, minutes, end)
 
 
 def _build_week(moment: Expression, weekday: Expression) -> Expression:
@@ -155,7 +158,7 @@ def _build_directive(letter: str, moment: Expression, has_zone: bool) -> Express
 def _build_strftime(args: list[Expression], types: Types, params: Params) -> Expression:
     value, *formats = args
     zone = zone_of(types[0])
-    moment = sql.cast(value, datetime_type(6, zone).as_nullable(types[0].nullable))
+    moment = drop_digits(value, types[0], 6)
     texts = iter(formats)
     parts = [
         sql.call("formatDateTime", moment.copy(), next(texts))
