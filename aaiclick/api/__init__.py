@@ -11,6 +11,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `workers`: workers, queues and task types
 - `schedules`: schedules of jobs and queue items
 - `job_functions`: `@job` functions that workers have registered
+- `parameter_schemas`: limits of the JSON Schemas of parameters
 - `dead_letters`: dead letters and the outbox
 - `workflow_events`: events that tasks wait for
 - `approvals`: approvals, decisions and one-time links

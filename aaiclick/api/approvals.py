@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from aaiclick.api.field_types import Arguments, Name, RequestModel, Snowflake, check_storable
+from aaiclick.api.parameter_schemas import count_values
 
 ApprovalState = Literal["waiting", "approved", "rejected", "expired", "cancelled"]
 Reason = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(check_storable)]
 Token = Annotated[str, StringConstraints(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
+
+
+MAX_SHOWN_VALUES = 20_000
+MAX_SHOWN_JSON = 250_000
+
+
+def check_shown(shown: object) -> None:
+    """Refuse data that takes long to show; raises ValueError."""
+    is_small = all(count <= MAX_SHOWN_VALUES for count, _ in count_values(shown))
+    if not is_small or len(json.dumps(shown)) > MAX_SHOWN_JSON:
+        raise ValueError(f"it has more than {MAX_SHOWN_VALUES:,} values, or {MAX_SHOWN_JSON:,} characters")
 
 
 class ShownData(BaseModel):

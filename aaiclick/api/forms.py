@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -14,6 +15,13 @@ from aaiclick.errors import RequestError, SubmitError
 
 _INVALID_FORM = (AttributeError, KeyError, NameError, TypeError, ValueError, PydanticUserError, InvalidSchemaError)
 MAX_FIELDS = 50
+MAX_CHOICES = 1_000
+"""Maximum number of choices of a form, in all its fields."""
+
+MAX_CHARACTERS = 50_000
+"""Maximum length of a form as JSON."""
+
+MAX_PATTERN = 500
 MAX_TEXT = 10_000
 _TEXTS: dict[str | None, Any] = {None: str, "date": date, "date-time": datetime, "time": time}
 _NUMBERS = {"integer": int, "number": float}
@@ -52,12 +60,8 @@ def make_form(model: type[BaseModel]) -> dict[str, Any]:
     fields = {name: _inline(field, definitions) for name, field in schema.get("properties", {}).items()}
     form = {"title": schema.get("title", model.__name__), "type": "object", "properties": fields}
     form["required"] = schema.get("required", [])
-    if len(fields) > MAX_FIELDS or "object_type" in fields:
-        raise SubmitError(
-            f"The form {model.__name__} has more than {MAX_FIELDS} fields, or one that is called 'object_type'.",
-            remedy="Ask for less, or rename it.",
-        )
     try:
+        check_form(form)
         _build_model(form)
     except _INVALID_FORM as error:
         raise SubmitError(
@@ -65,6 +69,39 @@ def make_form(model: type[BaseModel]) -> dict[str, Any]:
             remedy="Fields are text, numbers, booleans, dates, times and choices (Literal, Enum), or None.",
         ) from None
     return form
+
+
+def check_form(form: Mapping[str, Any]) -> None:
+    """Refuse a form that takes long to show or to validate, or that is malformed; raises ValueError."""
+    fields: object = form.get("properties", {})
+    required: object = form.get("required", [])
+    if not (isinstance(fields, dict) and isinstance(required, list)) or len(json.dumps(form)) > MAX_CHARACTERS:
+        raise ValueError(f"it is malformed, or has more than {MAX_CHARACTERS:,} characters")
+    if len(fields) > MAX_FIELDS or "object_type" in fields:  # pyright: ignore[reportUnknownArgumentType]
+        raise ValueError(f"it has more than {MAX_FIELDS} fields, or one that is called 'object_type'")
+    choices = 0
+    for name, field in cast("dict[str, object]", fields).items():
+        is_reserved = name.startswith("_") or (name.startswith("model_") and hasattr(BaseModel, name))
+        if is_reserved or not isinstance(field, dict):
+            raise ValueError(f"the field {name!r:.80} is malformed, or its name is reserved")
+        choices += _check_field(name, cast("dict[str, Any]", field))
+    if choices > MAX_CHOICES:
+        raise ValueError(f"its fields have more than {MAX_CHOICES} choices")
+
+
+def _check_field(name: str, field: Mapping[str, Any]) -> int:
+    """The number of choices of a field; raises ValueError."""
+    choices = field["enum"] if "enum" in field else [field["const"]] if "const" in field else []
+    pattern = field.get("pattern", "")
+    if not isinstance(choices, list) or not all(
+        isinstance(choice, str | int | float | None) for choice in cast("list[object]", choices)
+    ):
+        raise ValueError(f"the choices of {name!r:.80} are no list of text and numbers")
+    if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN:
+        raise ValueError(f"the pattern of {name!r:.80} has more than {MAX_PATTERN} characters")
+    if not choices:
+        _annotation(field)
+    return len(cast("list[object]", choices))
 
 
 def _inline(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +116,7 @@ def _inline(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
 
 
 def _annotation(field: Mapping[str, Any]) -> Any:
-    """The Python type of a field; raises KeyError for one that forms do not have."""
+    """The Python type of a field; raises KeyError or TypeError for one that forms do not have."""
     if "enum" in field or "const" in field:
         return Literal[*(field["enum"] if "enum" in field else [field["const"]])]
     match field.get("type"):
@@ -108,6 +145,7 @@ def _build_model(form: Mapping[str, Any]) -> type[BaseModel]:
 def check_answers(form: Mapping[str, Any] | None, answers: Mapping[str, Any]) -> dict[str, Any]:
     """Validate answers and add defaults; raises RequestError that names the field."""
     try:
+        check_form(form or {})
         model = _build_model(form or {})
     except _INVALID_FORM:
         raise RequestError("The form of this approval is invalid.", remedy="Clear its task to ask again.") from None
@@ -125,7 +163,11 @@ def has_defaults(form: Mapping[str, Any] | None) -> bool:
 
 
 def list_fields(form: Mapping[str, Any] | None) -> list[FormField]:
-    """Fields of a form for a page."""
+    """Fields of a form for a page; none if the form is invalid."""
+    try:
+        check_form(form or {})
+    except _INVALID_FORM:
+        return []
     required = set((form or {}).get("required", ()))
     return [
         FormField(

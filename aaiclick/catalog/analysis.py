@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from aaiclick.catalog.dags import load
@@ -27,6 +28,9 @@ class AnalysisRunner(Protocol):
 
     async def run(self, function: Callable[..., object], *args: object) -> Any: ...
 
+
+current_client: ContextVar[str] = ContextVar("analysis_client", default="")
+"""The organisation of the current request. A client uses one process of a pool at a time."""
 
 CACHED_CHARACTERS = 2_000_000
 """Total length of the cached DAG texts."""

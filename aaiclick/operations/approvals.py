@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
@@ -19,6 +20,7 @@ from aaiclick.api.approvals import (
 )
 from aaiclick.api.field_types import Page
 from aaiclick.api.forms import check_answers
+from aaiclick.catalog.analysis import current_client, run_analysis
 from aaiclick.catalog.visibility import hidden_task_ids
 from aaiclick.errors import ConflictError, ForbiddenError
 from aaiclick.operations.actor import SCOPE_PERMISSIONS, Actor, Permission
@@ -111,6 +113,7 @@ async def decide_by_link(connection: Connection, actor: Actor, request: DecideBy
     fields = await store.get_approval(connection, link.approval_id)
     if fields.state == "waiting" and (link.is_used or link.is_expired):
         raise ConflictError("The link was used, or has expired.", remedy="Ask for a new one.")
+    current_client.set(str(link.org_id))
     holder = Actor(link.org_id, f"link {link.recipient}", frozenset(), request_id=actor.request_id)
     detail = await _decide(connection, holder, fields, request.decision)
     await store.use_link(connection, request.token)
@@ -122,13 +125,21 @@ async def _decide(
 ) -> ApprovalDetail:
     if fields.state != "waiting":
         raise store.closed_approval(fields)
-    answers = check_answers(_parse_form(fields.form), decision.values) if decision.approve else {}
+    answers = await _check_answers(fields.form, decision.values) if decision.approve else {}
     decided = await store.decide_approval(
         connection, fields.id, RecordedDecision(decision.approve, actor.name, decision.reason, answers)
     )
     detail = {"title": fields.title, "reason": decision.reason, "task": str(fields.task_id)}
     await write_audit(connection, actor, f"approval.{'approve' if decision.approve else 'reject'}", fields.id, detail)
     return _to_detail(decided, may_decide=False)
+
+
+async def _check_answers(form_text: str | None, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate answers; in another process if that compiles regular expressions."""
+    form = _parse_form(form_text)
+    if form_text is None or '"pattern"' not in form_text:
+        return check_answers(form, answers)
+    return await run_analysis(check_answers, form, answers)
 
 
 async def _find(connection: Connection, actor: Actor, approval_id: int) -> ApprovalFields:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import CreatedResponse, Page
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
 SHOWN_JOBS = 20
+MAX_PAGE_CHARACTERS = 1_000_000
+"""Maximum length of the schemas and the documentation of one page, except for a single function."""
 
 
 @operation(Permission.READER, changes=False)
@@ -33,6 +36,8 @@ async def list_job_functions(
     """List job functions by entrypoint."""
     after = read_text_cursor(cursor) or ""
     rows = await store.list_job_functions(connection, actor.org_id, after=after, limit=limit + 1)
+    sizes = accumulate(len(row["parameters"]) + len(row["documentation"]) for row in rows)
+    limit = min(limit, max(sum(size <= MAX_PAGE_CHARACTERS for size in sizes), 1))
     return make_page(rows, limit, _to_job_function, lambda row: row["entrypoint"])
 
 

@@ -16,7 +16,9 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
+from aaiclick.api.approvals import MAX_SHOWN_VALUES
 from aaiclick.api.forms import has_defaults, make_form
+from aaiclick.api.parameter_schemas import count_values
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.arguments import is_reference_value
 from aaiclick.orchestration.failure_paths import Branch
@@ -34,7 +36,12 @@ OnReject = Literal["skip", "fail", "continue"]
 
 
 class Decision(BaseModel):
-    """The decision of an approval: the argument of tasks that depend on it."""
+    """The decision of an approval: the argument of tasks that depend on it.
+
+    ```python
+    Decision(approved=True, by="ada", values={"euros": 5}).values["euros"]  # 5
+    ```
+    """
 
     approved: bool
     by: str
@@ -60,6 +67,11 @@ def approval(
     decision is about: an Object, the result of a task or a plain value. `form` has fields of text, numbers, dates and
     choices. After `timeout_seconds` the `default` counts, or the task fails without one. After a rejection the
     dependents are skipped; with `on_reject="fail"` the task fails, with "continue" they receive the decision.
+
+    ```python
+    approved = approval("Close the books?", to="finance", timeout_seconds=172_800)
+    await create_job("close the books", approved >> load.task())
+    ```
     """
     if not title or len(title) > MAX_NAME_CHARACTERS:
         raise SubmitError("An approval has no title, or one that is too long.", remedy="Ask a short question.")
@@ -137,6 +149,7 @@ async def describe_shown(value: object) -> dict[str, Any]:
     else:
         shown = {"text": value if isinstance(value, str) else json.dumps(value, indent=2, default=str)}
     text = json.dumps(shown, default=str)
-    if len(text) > MAX_SHOWN_CHARACTERS:
+    is_wide = any(count > MAX_SHOWN_VALUES for count, _ in count_values(shown))
+    if is_wide or len(text) > MAX_SHOWN_CHARACTERS:
         shown = {"text": text[:MAX_SHOWN_CHARACTERS] + "…"}
     return json.loads(json.dumps(shown, default=str))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
@@ -19,7 +20,7 @@ from aaiclick.orchestration.job_labels import make_trigger, registered_labels, s
 from aaiclick.orchestration.named_jobs import make_named_plan
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import NewSchedule, make_schedule, sync_schedules
-from aaiclick.orchestration.schema_validation import check_arguments
+from aaiclick.orchestration.schema_validation import TooManyStepsError, check_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import job_functions as store
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
 MAX_DOCUMENTATION = 10_000
+LOOP_STEPS = 2_000
+"""Arguments that take more steps to validate are validated in a thread, which does not block the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,11 @@ async def check_registered_arguments(
     """Validate arguments by the registered schema; returns the function's row, or None if it is not registered."""
     row = await store.find_job_function(connection, org_id, entrypoint)
     if row is not None:
-        check_arguments(entrypoint, json.loads(row["parameters"]), arguments)
+        schema = json.loads(row["parameters"])
+        try:
+            check_arguments(entrypoint, schema, arguments, max_steps=LOOP_STEPS)
+        except TooManyStepsError:
+            await asyncio.to_thread(check_arguments, entrypoint, schema, arguments)
     return row
 
 

@@ -9,9 +9,9 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
 from typing import Any
 
+from aaiclick.catalog.analysis import current_client
 from aaiclick.catalog.errors import AnalysisLimitError
 from aaiclick.server.analysis_process import LENGTH
 from aaiclick.server.problems import BusyError, TooManyRequestsError
@@ -26,9 +26,6 @@ MAX_CLIENT_WAITING = 4
 
 CALL_SECONDS = 60.0
 """Wall-clock limit for an overloaded machine; the process has a shorter CPU limit."""
-
-current_client: ContextVar[str] = ContextVar("analysis_client", default="")
-"""The organisation of the current request. A client uses one process at a time."""
 
 
 class AnalysisPool:

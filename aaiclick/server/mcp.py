@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
 import secrets
 import time
@@ -27,7 +28,7 @@ from aaiclick.mcp.confirmations import Confirmations, token_used
 from aaiclick.mcp.tool_results import shorten
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.operation import find_operation, write_audit
-from aaiclick.server.problems import public_error, translate_error
+from aaiclick.server.problems import TooLargeError, public_error, translate_error
 from aaiclick.server.query_limits import MAX_QUERIES, QueryLimiter
 from aaiclick.server.routing import RequestContext
 from aaiclick.store.tenancy import idempotency
@@ -45,6 +46,27 @@ ROUTE = "POST /mcp"
 HOUR_SECONDS = 3600.0
 UNAUDITED_ARGUMENTS = frozenset(("confirm", "dag_yaml"))
 MAX_AUDITED_TEXT = 500
+SMALL_MESSAGE_BYTES = 10_000
+MAX_ARGUMENT = 1_000
+LONG_ARGUMENTS = frozenset(("sql", "dag_yaml"))
+"""Arguments that may be longer than MAX_ARGUMENT: the SDK parses all others as JSON, on the event loop."""
+
+
+def check_message(body: bytes) -> None:
+    """Refuse a message with a long argument; raises TooLargeError."""
+    if len(body) <= SMALL_MESSAGE_BYTES:
+        return
+    try:
+        message: Any = json.loads(body)
+        arguments: Any = message["params"]["arguments"]
+        items: list[tuple[str, object]] = list(arguments.items())
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return  # no call of a tool: the SDK answers
+    for name, value in items:
+        if isinstance(value, str) and len(value) > MAX_ARGUMENT and name not in LONG_ARGUMENTS:
+            raise TooLargeError(
+                f"The argument {name!r:.80} has more than {MAX_ARGUMENT:,} characters.", remedy="Pass a shorter one."
+            )
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,11 @@ CLIENT_BODIES = 2
 FORM_BYTES = 300_000
 """Maximum size of a form of the web UI."""
 
+MESSAGE_PATH = "/mcp"
+MESSAGE_BYTES = 1_000_000
+MESSAGE_VALUES = 1_000
+"""Maximum size and number of values of a message of an AI assistant, which the SDK parses on the event loop."""
+
 JSON = b"application/json"
 FORM = b"application/x-www-form-urlencoded"
 
@@ -57,7 +62,8 @@ for _opening, _closing in (b"[]", b"{}"):
 class JsonScanner:
     """Counts depth and values of JSON text in chunks, and raises when a limit is exceeded."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_values: int = MAX_VALUES) -> None:
+        self._max_values = max_values
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._in_string = False
         self._escaped = False
@@ -72,8 +78,8 @@ class JsonScanner:
         outside = self._outside_strings(chunk)
         self._check_depth(outside.translate(None, b",")[: MAX_VALUES + 1])
         self._values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        if self._values > MAX_VALUES:
-            raise TooLargeError(f"The body has more than {MAX_VALUES:,} values.", remedy="Send it in parts.")
+        if self._values > self._max_values:
+            raise TooLargeError(f"The body has more than {self._max_values:,} values.", remedy="Send it in parts.")
 
     def _check_depth(self, brackets: bytes) -> None:
         depths = list(accumulate(map(_STEPS.__getitem__, brackets), initial=self._depth))
@@ -175,12 +181,14 @@ class RequestBody:
         media_type = self._headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         is_form = media_type == FORM and self._forms
         limit = self._budget.body_bytes
+        is_message = self._scope["path"] == MESSAGE_PATH
         if self._anonymous or is_form:
             limit = min(limit, FORM_BYTES if is_form else ANONYMOUS_BYTES)
+        if is_message:
+            limit = min(limit, MESSAGE_BYTES)
         self._check_length(limit)
-        chunks = await self._read_chunks(
-            limit, None if is_form else JsonScanner(), is_typed=is_form or media_type == JSON
-        )
+        scanner = None if is_form else JsonScanner(MESSAGE_VALUES if is_message else MAX_VALUES)
+        chunks = await self._read_chunks(limit, scanner, is_typed=is_form or media_type == JSON)
         return b"".join(chunks)
 
     async def _read_chunks(self, limit: int, scanner: JsonScanner | None, *, is_typed: bool) -> list[bytes]:

@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from aaiclick.api.field_types import MAX_ID
+from aaiclick.catalog.analysis import current_client
 from aaiclick.errors import ForbiddenError, RequestError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import DatabasesOperation, Operation
-from aaiclick.server.analysis_pool import current_client
 from aaiclick.server.app_state import AppState, OrgDatabases
 from aaiclick.server.problems import CredentialError, MalformedError, openapi_responses
 

@@ -18,6 +18,9 @@ REQUESTS = "tests/integration/server/test_request_limits.py"
 SCANNER = "tests/unit/server/test_request_body.py"
 ANALYSIS = "tests/integration/server/test_analysis_pool.py"
 QUERY = "tests/unit/catalog/test_query_limits.py::test_a_query_past_a_limit_is_refused"
+SCHEMAS = "aaiclick/orchestration/schema_validation.py"
+VALIDATION = "tests/unit/orchestration/test_schema_validation.py"
+LOOP = "tests/integration/server/test_event_loop.py"
 DOWNLOADS = "tests/integration/data/test_files.py"
 
 READ_FIRST = """\
@@ -114,6 +117,42 @@ REQUEST_MUTATIONS = (
     Mutation(
         "analysis: in a child process", "aaiclick/catalog/analysis.py", "if pool is None:", "if True:",
         (f"{ANALYSIS}::test_results_and_errors_come_from_another_process",),
+    ),
+    # Schemas and forms of workers, messages of assistants
+    Mutation(
+        "schemas: the steps of a validation", SCHEMAS, "if self._steps > self._max_steps:", "if self._steps > 10**8:",
+        (f"{VALIDATION}::test_validation_with_too_many_steps_is_refused",),
+    ),
+    Mutation(
+        "schemas: long validations in a thread", "aaiclick/orchestration/function_registry.py", "LOOP_STEPS = 2_000",
+        "LOOP_STEPS = 500_000", (f"{LOOP}::test_stored_schema_does_not_block_the_loop",),
+    ),
+    Mutation(
+        "schemas: texts of mistakes that are not shown", SCHEMAS,
+        "            yield partial(_expected, path, schema, value)\n            return",
+        "            yield lambda text=_expected(path, schema, value): text\n            return",
+        (f"{LOOP}::test_stored_schema_does_not_block_the_loop",),
+    ),
+    Mutation(
+        "schemas: limits at registration", "aaiclick/api/worker_protocol/workers.py", "parameters: ParameterSchema",
+        "parameters: dict[str, Any]", (f"{LOOP}::test_large_or_malformed_schema_is_not_registered",),
+    ),
+    Mutation(
+        "forms: limits", "aaiclick/api/forms.py", "        check_form(form or {})\n        model", "        model",
+        (f"{LOOP}::test_stored_form_does_not_block_the_loop",),
+    ),
+    Mutation(
+        "forms: patterns in another process", "aaiclick/operations/approvals.py",
+        "if form_text is None or '\"pattern\"' not in form_text:", "if True:",
+        (f"{LOOP}::test_stored_form_does_not_block_the_loop",),
+    ),
+    Mutation(
+        "messages: size and values", BODIES, "is_message = self._scope[\"path\"] == MESSAGE_PATH", "is_message = False",
+        (f"{LOOP}::test_message_of_an_assistant_does_not_block_the_loop",),
+    ),
+    Mutation(
+        "messages: JSON in arguments", "aaiclick/server/mcp.py", "len(value) > MAX_ARGUMENT and", "False and",
+        (f"{LOOP}::test_message_of_an_assistant_does_not_block_the_loop",),
     ),
     # Decompression, addresses
     Mutation(

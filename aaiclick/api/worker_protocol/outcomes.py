@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
+from aaiclick.api.approvals import check_shown
 from aaiclick.api.field_types import MAX_ITEMS, RequestModel, check_storable
+from aaiclick.api.forms import check_form
 from aaiclick.api.worker_protocol.field_types import (
     ElapsedSeconds,
     Ids,
@@ -99,6 +101,22 @@ class TaskEffects(RequestModel):
     tests: DataTestOutcomes = Field(default_factory=list[DataTestOutcome], description="Results of data tests")
 
 
+def _check_wait(wait: Wait) -> Wait:
+    """Refuse an approval with a form or data that servers cannot show."""
+    approval = wait.approval
+    form: object = None if approval is None or approval.form is None else json.loads(approval.form)
+    if form is not None:
+        if not isinstance(form, dict):
+            raise ValueError("the form of the approval is no JSON object")
+        try:
+            check_form(cast("dict[str, Any]", form))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a field of the form has an unknown type: {error}") from None
+    if approval is not None and approval.shown is not None:
+        check_shown(json.loads(approval.shown))
+    return wait
+
+
 class CompleteRequest(LeaseRequest):
     """The attempt succeeded."""
 
@@ -118,7 +136,9 @@ class CompleteRequest(LeaseRequest):
         default=None, description="Names of the dependents that run; the others are skipped"
     )
 
-    wait: Wait | None = Field(default=None, description="The attempt ended in order to wait: the task goes on later")
+    wait: Annotated[Wait, AfterValidator(_check_wait)] | None = Field(
+        default=None, description="The attempt ended in order to wait: the task goes on later"
+    )
 
     @staticmethod
     def from_success(success: Success) -> CompleteRequest:

@@ -18,6 +18,7 @@ from aaiclick.api.field_types import (
     Seconds,
     check_storable,
 )
+from aaiclick.api.parameter_schemas import ParameterSchema
 from aaiclick.api.schedules import ScheduleRequest
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
 from aaiclick.store.engine.job_functions import JobFunctionFields
@@ -49,7 +50,7 @@ class ModuleFunction(RequestModel):
     module: Name
     name: Name
     documentation: Text = ""
-    parameters: dict[str, Any]
+    parameters: ParameterSchema
     schedule: Text | None = None
     timeout_seconds: Seconds | None = None
     tags: dict[Name, Name] = Field(default_factory=dict)

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from aaiclick.catalog.analysis import current_client
 from aaiclick.errors import ForbiddenError, NotFoundError
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.server.analysis_pool import current_client
 from aaiclick.server.app_state import AppState
 from aaiclick.server.cache import stale_seconds
 from aaiclick.server.problems import MalformedError

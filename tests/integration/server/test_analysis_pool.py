@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from aaiclick.catalog import analysis
+from aaiclick.catalog.analysis import current_client
 from aaiclick.catalog.errors import DagError, QueryRefusedError
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
-from aaiclick.server.analysis_pool import MAX_CLIENT_WAITING, AnalysisLimitError, AnalysisPool, current_client
+from aaiclick.server.analysis_pool import MAX_CLIENT_WAITING, AnalysisLimitError, AnalysisPool
 from aaiclick.server.problems import TooManyRequestsError
 
 ENDLESS = (r"(a+)+$", "a" * 60 + "b")

@@ -23,11 +23,16 @@ FORM = {"properties": {"euros": {"type": "integer", "title": "Euros", "minimum":
 SHOWN = {"columns": ["city", "n"], "rows": [["Köln <b>", 1], ["Rom", None]], "total": 2}
 
 
-def ask(site, role: str = "writer", org=DEFAULT_ORG_ID) -> int:
+def insert_approval(site, *, role: str = "writer", org=DEFAULT_ORG_ID, form=None, shown=None) -> int:
+    """An approval of a new task that waits for it; `form` and `shown` may be any JSON."""
     task, approval = get_snowflake_id(), get_snowflake_id()
     site.sql(TASK, task, org)
-    site.sql(ASK, approval, org, task, role, json.dumps(FORM), json.dumps(SHOWN))
+    site.sql(ASK, approval, org, task, role, json.dumps(form or FORM), json.dumps(shown or SHOWN))
     return approval
+
+
+def ask(site, role: str = "writer", org=DEFAULT_ORG_ID) -> int:
+    return insert_approval(site, role=role, org=org)
 
 
 def outcome(site, approval: int) -> tuple[str, dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -18,8 +19,11 @@ import pytest
 from aaiclick.api.worker_protocol import endpoints
 from aaiclick.server.routes import ALL
 from aaiclick.server.ui.pages import ALL_PAGES as ALL_PAGES
+from aaiclick.store.engine.job_functions import JobFunctionFields, save_job_function
 from tests.integration.server.conftest import Site, premises, with_connection
 from tests.integration.server.conftest import _populate as populate
+from tests.integration.server.hostile_inputs import BODIES, FORMS, MESSAGES, QUERIES, RESULTS, SCHEMAS, TEXTS, TREE
+from tests.integration.server.test_approvals import insert_approval
 from tests.integration.server.test_permissions import NOBODYS
 
 MAX_MS = 50.0
@@ -138,76 +142,6 @@ def signed_in(site: Site) -> httpx.Client:
     return client
 
 
-def nested(opening: str, inside: str, closing: str, count: int) -> str:
-    return opening * count + inside + closing * count
-
-
-QUERIES = {
-    "nested cross joins": "SELECT * FROM " + nested("(SELECT * FROM ", "d", " CROSS JOIN d AS b)", 40),
-    "stars": "SELECT " + ",".join("*" * 9000) + " FROM d",
-    "joins": "SELECT 1 AS x FROM d" + "".join(f" JOIN d AS d{number} ON d{number}.a = d.a" for number in range(1000)),
-    "dots": "SELECT " + ".".join(["a"] * 9000) + " FROM d",
-    "nots": "SELECT a FROM d WHERE " + "NOT " * 9000 + "a",
-    "brackets": "SELECT " + nested("(", "a", ")", 9000) + " FROM d",
-    "closing brackets": "SELECT " + ")" * 90_000,
-    "in list": "SELECT a FROM d WHERE a IN (" + ",".join(map(str, range(9_000))) + ")",
-    "unions": " UNION ALL ".join(["SELECT a FROM d"] * 3000),
-    "doubling names": "WITH t0 AS (SELECT a FROM d), "
-    + ", ".join(
-        f"t{number} AS (SELECT * FROM t{number - 1} AS x CROSS JOIN t{number - 1} AS y)" for number in range(1, 40)
-    )
-    + " SELECT * FROM t39",
-    "lambdas": "SELECT " + nested("arrayMap(x -> ", "a", ",[1])", 30) + " FROM d",
-    "types before brackets": "SELECT " + nested("date (", "a", ")", 30) + " FROM d",
-    "types in a row": "SELECT " + nested("date [", "a", "][1]", 30) + " FROM d",
-    "cases": "SELECT " + nested("CASE WHEN ", "a", " THEN 1 END", 30) + " FROM d",
-    "operators": "SELECT " + "+".join(["a"] * 9000) + " FROM d",
-    "a long name": "SELECT " + "a" * 99_000 + " FROM d",
-    "a long text": "SELECT '" + "a" * 99_000 + "' AS x FROM d",
-    "comments": "SELECT a FROM d " + "/* x */" * 10_000,
-    "quotes": "SELECT a FROM d WHERE a = '" + "''" * 40_000,
-    "a pattern": "SELECT COLUMNS('(a+)+$') FROM (SELECT 1 AS " + "a" * 60 + "b)",
-    "semicolons": ";" * 90_000,
-}
-TEXTS = {
-    "aliases": "a0: &a0 [1,1,1,1,1,1,1,1,1]\n"
-    + "".join(f"a{number}: &a{number} [{','.join([f'*a{number - 1}'] * 9)}]\n" for number in range(1, 9)),
-    "values": "a: [" + "1," * 100_000 + "]",
-    "deep flow": "[" * 100_000,
-    "deep blocks": "".join(" " * number + "a:\n" for number in range(600)),
-    "a long scalar": "a: " + "x" * 250_000,
-    "folded lines": "a: >\n" + " x\n" * 80_000,
-    "anchors": "".join(f"- &a{number} x\n" for number in range(19_000)),
-    "an open quote": 'a: "' + "x\n" * 120_000,
-    "a long operator": "name: x\njobs:\n  - {name: a, operator: " + "q" * 200_000 + ", activation: source}\n",
-    "many errors": "name: x\njobs:\n" + "".join(f"  - {{nbme{number}: 1}}\n" for number in range(2000)),
-    "many queries": "name: x\njobs:\n"
-    + "".join(
-        f"  - {{name: a{number}, operator: sql, activation: reactive, outputs: [o{number}], "
-        f"config: {{query: 'select * from (select {','.join(['*'] * 60)} from zz)'}}}}\n"
-        for number in range(150)
-    ),
-    "a query in a DAG": "name: x\njobs:\n  - name: a\n    operator: sql\n    activation: reactive\n    outputs: [o]\n"
-    "    config: {query: '" + QUERIES["nested cross joins"] + "'}\n",
-}
-BODIES = {
-    "closing brackets": b"]" * 7_900_000,
-    "opening brackets": b"[" * 7_900_000,
-    "brackets in turns": b"[]" * 3_900_000,
-    "objects": b"[" + b"{}," * 2_600_000 + b"{}]",
-    "numbers": b"[" + b"1," * 3_900_000 + b"1]",
-    "digits": b"[" + b"9" * 7_900_000 + b"]",
-    "long numbers": b"[" + b",".join([b"9" * 639] * 12_000) + b"]",
-    "escapes": b'{"name": "' + b"\\u0041" * 1_300_000 + b'"}',
-    "backslashes": b'{"name": "' + b"\\\\" * 3_900_000 + b'"}',
-    "quotes": b'"' * 7_900_000,
-    "unknown fields": b"{" + b",".join(b'"k%d":1' % number for number in range(200_000)) + b"}",
-    "values to the limit": b'{"name": [' + b"1," * 249_000 + b"1]}",
-    "wrong items": b'{"items": [' + b"1," * 240_000 + b"1]}",
-    "one long text": b'{"name": "' + b"a" * 7_900_000 + b'"}',
-    "text that is no ASCII": b'{"name": "' + "😀".encode() * 1_900_000 + b'"}',
-}
-
 UNKNOWN_FIELDS = b"{" + b",".join(b'"k%d":1' % number for number in range(20_000)) + b"}"
 
 
@@ -246,16 +180,64 @@ def test_body_does_not_block_the_loop(watched: Watched, role: str | None, body: 
     watched.check(post)
 
 
-RESULTS = {
-    "an array": "SELECT range(20000000) AS x",
-    "arrays in arrays": "SELECT arrayMap(x -> range(1000), range(10000)) AS x",
-    "nulls": "SELECT arrayWithConstant(9000000, NULL) AS x",
-    "empty tuples": "SELECT arrayMap(x -> tuple(), range(9000000)) AS x",
-    "rows": "SELECT arrayJoin(range(9000000)) AS x",
-    "a map": "SELECT mapFromArrays(range(3000000), range(3000000)) AS x",
-    "long texts": "SELECT arrayMap(x -> repeat('x', 1000000), range(200)) AS x",
-    "one long text": "SELECT arrayStringConcat(arrayMap(x -> repeat('x', 1000000), range(20))) AS x",
-}
+@pytest.mark.parametrize("body", MESSAGES.values(), ids=MESSAGES)
+def test_message_of_an_assistant_does_not_block_the_loop(watched: Watched, body: bytes) -> None:
+    def post() -> None:
+        response = send(watched.site.as_("reader", accept="application/json"), "/mcp", body)
+        assert response is None or response.status_code < 500, response.text
+
+    watched.check(post)
+
+
+@pytest.mark.parametrize(("schema", "value"), SCHEMAS.values(), ids=SCHEMAS)
+def test_stored_schema_does_not_block_the_loop(watched: Watched, schema: dict[str, Any], value: object) -> None:
+    parameters = json.dumps({"properties": {"x": schema}, "$defs": {"Tree": TREE}})
+    fields = JobFunctionFields("m.hostile", "m", "hostile", "", parameters)
+    watched.site.run(lambda connection: save_job_function(connection, watched.site.org, fields))
+
+    def post() -> None:
+        client = watched.site.as_("writer")
+        run = client.post("/v1/functions/m.hostile/run", json={"arguments": {"x": value}})
+        job = client.post("/v1/jobs", json={"name": "j", "entrypoint": "m.hostile", "kwargs": {"x": value}})
+        assert (run.status_code, job.status_code) in ((422, 422), (201, 201)), run.text[:500]
+        assert signed_in(watched.site).get("/functions/m.hostile").status_code == 200
+
+    watched.check(post)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"properties": {f"p{number}": {} for number in range(201)}}, "more than 200 parameters"),
+        ({"enum": ["x" * 50_000]}, "more than 50,000 characters"),
+        ({"enum": [1] * 5_000}, "more than 5,000 values"),
+        ({"properties": []}, "a malformed keyword 'properties'"),
+        ({"anyOf": [1]}, "a member of the schema is no JSON object"),
+    ],
+)
+def test_large_or_malformed_schema_is_not_registered(watched: Watched, parameters: object, message: str) -> None:
+    function = {"entrypoint": "m.f", "module": "m", "name": "f", "parameters": parameters}
+    body = {"modules": ["m"], "functions": [function], "schedules": []}
+    response = watched.site.as_("worker").post("/v1/worker-api/workers/functions", json=body)
+    assert response.status_code == 422, response.text
+    assert message in response.text
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_stored_form_does_not_block_the_loop(watched: Watched, form: dict[str, Any]) -> None:
+    shown = {"columns": [f"c{number}" for number in range(50)], "rows": [[1] * 50] * 50, "total": 50}
+
+    def decide() -> None:
+        approval = insert_approval(watched.site, org=watched.site.org, form=form, shown=shown)
+        path = f"/v1/approvals/{approval}"
+        link = watched.site.as_("writer").post(f"{path}/links", json={"recipient": "a"}).json()
+        body = {"token": link["token"], "decision": {"approve": True, "values": {"a": "x", "f": "x"}}}
+        assert watched.site.as_(None).post("/v1/approval-links/decide", json=body).status_code == 422
+        for client in (signed_in(watched.site), watched.site.as_(None)):
+            page = f"/approvals/{approval}" if client is not watched.site.as_(None) else link["url"]
+            assert client.get(page).status_code == 200
+
+    watched.check(decide)
 
 
 @pytest.mark.parametrize("sql", RESULTS.values(), ids=RESULTS.keys())

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.parameters import JobParameters
-from aaiclick.orchestration.schema_validation import check_arguments
+from aaiclick.orchestration.schema_validation import TooManyStepsError, check_arguments
 
 
 class Size(Enum):
@@ -102,3 +102,40 @@ def test_recursive_value_is_refused_without_overflow():
         value = {"city": "Cork", "parts": [value]}
     with pytest.raises(SubmitError):
         check_arguments("m.report", SCHEMA, {"day": "2026-01-01", "region": value})
+
+
+TREE = {"$ref": "#/$defs/Tree"}
+NAMES = [f"k{number}" for number in range(1_000)]
+OBJECT = dict.fromkeys(NAMES, 1)
+HOSTILE: dict[str, tuple[dict[str, object], object]] = {
+    "references to itself": (TREE, 1),
+    "unions of choices": ({"items": {"anyOf": [*([{"enum": ["a", "b"]}] * 100), {}]}}, ["x"] * 10_000),
+    "unions of objects": ({"anyOf": [{"properties": {"a": {}}, "required": ["b"]}] * 1_000}, OBJECT),
+    "required names": ({"items": {"required": NAMES}}, [OBJECT] * 1_000),
+    "objects as choices": ({"items": {"enum": [NAMES]}}, [NAMES] * 1_000),
+    "names of types": ({"items": {"type": ["null", *["string"] * 1_000]}}, [""] * 1_000),
+}
+
+
+@pytest.mark.parametrize(("schema", "value"), HOSTILE.values(), ids=HOSTILE)
+def test_validation_with_too_many_steps_is_refused(schema: dict[str, object], value: object):
+    root = {"properties": {"x": schema}, "$defs": {"Tree": {"anyOf": [TREE, TREE]}}}
+    with pytest.raises(TooManyStepsError, match=r"The arguments of m.f take more than 500,000 steps to validate"):
+        check_arguments("m.f", root, {"x": value})
+
+
+def test_number_of_choices_does_not_matter():
+    choices = [*range(20_000), True, [1, {"a": None}]]
+    schema = {"properties": {"x": {"type": "array", "items": {"enum": choices}}}}
+    check_arguments("m.f", schema, {"x": [*reversed(choices), 1.0]})
+    for other in (False, [True, {"a": None}], {}, "1", None):
+        with pytest.raises(SubmitError, match="Input should be"):
+            check_arguments("m.f", schema, {"x": [other]})
+
+
+def test_long_names_and_values_are_shortened():
+    schema = {"additionalProperties": {"items": {"type": "integer"}}}
+    with pytest.raises(SubmitError) as refusal:
+        check_arguments("m.f", schema, {"n" * 1_000: ["x" * 1_000, {"y": [1] * 1_000}]})
+    assert f"{'n' * 60}[1]: Input should be integer, not {{" in str(refusal.value)
+    assert len(str(refusal.value)) < 500
