@@ -162,6 +162,8 @@ class SubmitError(AaiclickError):
 class PlaceholderError(SubmitError, TypeError):
     """Code of a job needs the value of a task that has not run."""
 
+    permanent = True
+
 
 class PlaceholderAttributeError(PlaceholderError, AttributeError):
     """Code of a job needs an attribute of the value of a task that has not run."""

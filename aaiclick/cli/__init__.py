@@ -46,6 +46,7 @@ Jobs and tasks:
 - `job_request`: request body for a job graph that was built locally
 - `progress_bars`: progress bars with rate and remaining time
 - `watch`: waits for a job and shows its progress
+- `waiting_text`: message about a task that waits
 - `enqueue`: `aaiclick tasks enqueue`
 - `functions`: `aaiclick functions`: `@job` functions that workers have registered
 - `jobs`: `aaiclick jobs`: list and manage jobs

@@ -11,6 +11,7 @@ from aaiclick.api.tasks import Task
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import print_message
 from aaiclick.errors import AaiclickError
+from aaiclick.store.catalog.events import ENTRYPOINT as DEFINITION_ENTRYPOINT
 
 if TYPE_CHECKING:
     from aaiclick.client.endpoints import SyncEndpoints
@@ -44,7 +45,9 @@ def _iter_failed(operations: SyncEndpoints, job: Job) -> Iterator[Task]:
 
 def _describe_task(operations: SyncEndpoints, task: Task) -> str:
     attempts = f"attempt {task.attempt}" + (f" of {task.max_attempts}" if task.status == "DEAD_LETTER" else "")
-    call = f"{task.type}({format_arguments(operations.get_task(task.id).kwargs)})"
+    is_definition = task.entrypoint == DEFINITION_ENTRYPOINT  # its arguments are ids of the catalog
+    arguments = "" if is_definition else f"({format_arguments(operations.get_task(task.id).kwargs)})"
+    call = f"{task.type}{arguments}"
     description = f"\n{call} (task {task.id}) failed in {attempts}:\n\n{(task.error or '').rstrip()}"
     lines = _last_lines(operations, task)
     if not lines:

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from aaiclick.cli.output import print_message
+from aaiclick.cli.waiting_text import describe_waiting, without_countdown
 from aaiclick.errors import AaiclickError, SettingsError
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG
@@ -98,8 +99,8 @@ def _poll_job(client: SyncEndpoints, job_id: int, update: Callable[[Sequence[Gro
         if time.monotonic() - checked_at >= MESSAGE_SECONDS:
             checked_at = time.monotonic()
             reason = _explain_waiting(client, job_id)
-            if reason not in ("", printed_reason):
-                printed_reason = reason
+            if without_countdown(reason) not in ("", printed_reason):
+                printed_reason = without_countdown(reason)
                 print_message(reason)
         time.sleep(POLL_SECONDS)
 
@@ -126,8 +127,7 @@ def _explain_waiting(client: SyncEndpoints, job_id: int) -> str:
     if not could_run:
         return ""
     first = min(could_run, key=lambda task: (task.readiness == "TIME", task.id))
-    reasons = "; ".join(reason.text.partition("\n")[0] for reason in client.explain_task(first.id))
-    return f"{first.type} waits: {reasons}"
+    return describe_waiting(first.type, client.explain_task(first.id), first.error)
 
 
 def refuse_remote(feature: str) -> NoReturn:

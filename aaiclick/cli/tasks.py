@@ -197,7 +197,7 @@ def logs(task_or_job_id: int, follow: bool, attempt: int | None) -> None:
         else:
             if not _print_log(operations, task_id, follow, attempt):
                 subject = f"Task {task_id}" if attempt is None else f"Attempt {attempt} of task {task_id}"
-                print_message(f"{subject} has no log that can be read here.")
+                print_message(f"{subject} has printed nothing, or its log is on another machine.")
 
 
 def _is_job(operations: SyncEndpoints, job_id: int) -> bool:
@@ -224,7 +224,7 @@ def _print_job_logs(operations: SyncEndpoints, job_id: int, follow: bool, attemp
             break
         time.sleep(FOLLOW_SECONDS)
     if not has_output:
-        print_message(f"The tasks of job {job_id} have no log that can be read here.")
+        print_message(f"The tasks of job {job_id} have printed nothing, or their logs are on another machine.")
 
 
 def _print_log(operations: SyncEndpoints, task_id: int, follow: bool, attempt: int | None, heading: str = "") -> bool:

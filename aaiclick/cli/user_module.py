@@ -6,6 +6,7 @@ import difflib
 import importlib
 import re
 import sys
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ from aaiclick.orchestration.decorators import JobFunction, TaskFunction
 from aaiclick.tracebacks import report_user_errors
 
 MAX_NAMES = 8
+PUBLIC_MODULES = ("aaiclick.orchestration", "aaiclick.data", "aaiclick.operators", "aaiclick.catalog")
 
 
 def split_entrypoint(entrypoint: str) -> tuple[str, str]:
@@ -62,7 +64,10 @@ def _describe_import_error(error: ImportError) -> str:
     if match is None:
         return error.msg
     close = difflib.get_close_matches(match[1], getattr(sys.modules.get(match[2]), "__all__", ()), 1)
-    return match[0] + (f"; did you mean {close[0]!r}?" if close else "")
+    if close:
+        return f"{match[0]}; did you mean {close[0]!r}?"
+    modules = (name for name in PUBLIC_MODULES if match[1] in importlib.import_module(name).__all__)
+    return match[0] + "".join(f"; write: from {name} import {match[1]}" for name in islice(modules, 1))
 
 
 def load_target(entrypoint: str) -> Any:

@@ -22,6 +22,7 @@ from aaiclick.cli import remote
 from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.jobs import format_row_rate
 from aaiclick.cli.output import print_message
+from aaiclick.cli.waiting_text import describe_waiting, without_countdown
 from aaiclick.cli.worker import build_supervisor_config
 from aaiclick.code_version import read_code_version
 from aaiclick.operations.actor import local_actor
@@ -240,10 +241,11 @@ class WaitingReporter:
         task = await queries.find_next_task(connection, job_id)
         if task is None:
             return
-        reasons = "; ".join(reason.text.partition("\n")[0] for reason in await explain_task(connection, task["id"]))
-        if reasons != self._said:
-            self._said = reasons
-            self._say(f"{task['type']} waits: {reasons}")
+        reasons = await explain_task(connection, task["id"])
+        text = describe_waiting(task["type"], reasons, task["error"])
+        if without_countdown(text) != self._said:
+            self._said = without_countdown(text)
+            self._say(text)
 
 
 async def _print_chunks(connection: Connection, job_id: int) -> None:

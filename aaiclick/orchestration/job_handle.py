@@ -6,8 +6,11 @@ They use the current OrchContext or a temporary one, so they work in scripts, no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import sys
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,11 +22,18 @@ from aaiclick.orchestration.graph import Job
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import SuspendTask, TaskScope, current_scope, refuse_repeated
 from aaiclick.store.engine import control, queries
+from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, Wait
 from aaiclick.store.enums import Cancellation, JobStatus
+from aaiclick.store.postgres_connections import OUTAGE_ERRORS
+
+LOGGER = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.05
 MAX_POLL_SECONDS = 1.0
+WARN_SECONDS = 3.0
+"""Wait until a warning that no worker runs; workers that are just being started need a moment."""
+
 MAX_LOGS = 1_000
 PROGRESS_FIELDS = ("total", "completed", "running", "failed", "cancelled", "rows", "seconds")
 
@@ -47,13 +57,44 @@ async def wait_for_job(job: Job, timeout_seconds: float | None) -> None:
         if job.completed_at is None:
             raise _suspend(scope, job, timeout_seconds)
         return
-    pause = POLL_SECONDS
-    async with asyncio.timeout(timeout_seconds), current_or_new_context():
+    async with current_or_new_context():
+        limit = asyncio.timeout(timeout_seconds)
+        try:
+            async with limit:
+                await _poll(job)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TimeoutError(
+                f"Job {job.id} ({job.name}) is {job.status.value} after {timeout_seconds:g} s.{await _explain(job)}"
+            ) from None
+
+
+async def _poll(job: Job) -> None:
+    """Poll a job until it has ended; a warning is logged if no worker runs that could take it."""
+    pause, started, has_warned = POLL_SECONDS, time.monotonic(), False
+    await refresh_job(job)
+    while job.completed_at is None:
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.2, MAX_POLL_SECONDS)
         await refresh_job(job)
-        while job.completed_at is None:
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.2, MAX_POLL_SECONDS)
-            await refresh_job(job)
+        if not has_warned and time.monotonic() - started > WARN_SECONDS:
+            started = time.monotonic()
+            if reason := await _explain(job, only="no_worker"):
+                has_warned = True
+                LOGGER.warning("Job %d (%s) is %s.%s", job.id, job.name, job.status.value, reason)
+
+
+async def _explain(job: Job, only: str = "") -> str:
+    """Why the first runnable task of a job waits; empty if one runs. `only` is the code of a reason."""
+    with contextlib.suppress(*OUTAGE_ERRORS):
+        async with current_or_new_context() as context, context.connection() as connection:
+            task = await queries.find_next_task(connection, job.id)
+            if task is None:
+                return ""
+            reasons = [reason for reason in await explain_task(connection, task["id"]) if only in ("", reason.code)]
+            return f" {task['type']}: {'; '.join(reason.text for reason in reasons)}." if reasons else ""
+    return ""
 
 
 def _suspend(scope: TaskScope, job: Job, timeout_seconds: float | None) -> BaseException:

@@ -11,6 +11,7 @@ A worker must be running: `aaiclick dev` or `aaiclick worker start`.
 from __future__ import annotations
 
 import importlib
+import inspect
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from aaiclick.api.job_html import render_job
 from aaiclick.api.jobs import GroupProgress
 from aaiclick.data.sync import run
+from aaiclick.errors import SubmitError
 from aaiclick.orchestration.graph import Job
 
 POLL_SECONDS = 0.2
@@ -80,4 +82,7 @@ class SyncJob:
 
 def submit(job: Coroutine[object, object, Job]) -> SyncJob:
     """Submit a job, the call of a `@job` function, and return its handle."""
+    if not inspect.isawaitable(job):
+        name = getattr(job, "__name__", type(job).__name__)
+        raise SubmitError(f"{name} is not the call of a @job function.", remedy=f"Write submit({name}(…)).")
     return SyncJob(run(job))

@@ -15,6 +15,7 @@ COMMANDS = (["up"], ["up", "--detach"], ["doctor"], ["migrate"])
 
 def test_unknown_command_is_reported(aaiclick, no_traceback):
     no_traceback(aaiclick("upp"), 2, "No such command 'upp'")
+    no_traceback(aaiclick("job", "ls"), 2, "No such command 'job'. Did you mean 'jobs'?")
 
 
 def test_invalid_setting_is_reported(aaiclick, no_traceback):

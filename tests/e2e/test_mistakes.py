@@ -25,7 +25,7 @@ VARIABLE_PARTS = {
     re.compile(r"\b\d+\.\d s\b"): "SECONDS s",
     re.compile(r"0x[0-9a-f]+"): "ADDRESS",
     re.compile(r"PostgreSQL database .*"): "DATABASE",
-    re.compile(r".* waits: .*\n"): "",
+    re.compile(r".* (?:waits: |failed \(\d of \d attempts\) and is retried).*\n(?:  .*\n)?"): "",
 }
 
 

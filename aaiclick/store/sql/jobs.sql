@@ -56,7 +56,7 @@ SELECT {tasks.*} FROM tasks WHERE org_id = $1 AND type = $2 AND idempotency_key 
 
 -- name: find_next_task
 -- The first runnable task of the job $1, if none of its tasks runs.
-SELECT t.id, t.type FROM tasks t
+SELECT t.id, t.type, t.error FROM tasks t
 WHERE t.job_id = $1 AND t.readiness IN ('READY', 'TIME', 'HELD') AND NOT EXISTS (
     SELECT FROM tasks r WHERE r.job_id = $1 AND r.status IN ('CLAIMED', 'RUNNING')
 )

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from aaiclick.data import Object, create_object_from_value, sync
-from aaiclick.errors import JobFailedError
+from aaiclick.errors import JobFailedError, SubmitError
 from aaiclick.orchestration import get_job, job, run_job_test, task
+from aaiclick.orchestration import sync as sync_jobs
 
 
 @dataclass
@@ -59,7 +60,7 @@ def broken() -> None:
 
 async def test_result_waits_for_the_job(aaiclick_env):
     handle = await one_order(7)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"one_order. is PENDING after 0.1 s.*no worker serves queue 'default'"):
         await handle.result(timeout_seconds=0.1)
     copy = await get_job(handle.id)
     running = asyncio.create_task(asyncio.to_thread(run_job_test, copy))
@@ -69,6 +70,23 @@ async def test_result_waits_for_the_job(aaiclick_env):
     assert "looking for 7" in await handle.logs()
     assert not await handle.cancel()
     await running
+
+
+async def test_missing_worker_is_logged(aaiclick_env, monkeypatch):
+    warned = asyncio.Event()
+    messages: list[str] = []
+
+    def record(message: str, *values: object) -> None:
+        messages.append(message % values)
+        warned.set()
+
+    monkeypatch.setattr("aaiclick.orchestration.job_handle.WARN_SECONDS", 0)
+    monkeypatch.setattr("aaiclick.orchestration.job_handle.LOGGER.warning", record)
+    waiting = asyncio.create_task((await one_order(7)).wait())
+    await warned.wait()
+    waiting.cancel()
+    assert "(one_order) is PENDING." in messages[0]
+    assert "start one with 'aaiclick worker start'" in messages[0]
 
 
 async def test_several_results_are_a_list(aaiclick_env):
@@ -101,3 +119,9 @@ def test_synchronous_code_runs_jobs(aaiclick_env):
     handle = sync.run(one_order(7))
     run_job_test(handle)
     assert sync.run(handle.result(Order)) == Order(7, date(2026, 1, 2))
+
+
+def test_submit_of_a_function_instead_of_its_call_is_refused():
+    with pytest.raises(SubmitError, match="two_orders is not the call of a @job function") as refusal:
+        sync_jobs.submit(two_orders)
+    assert refusal.value.remedy == "Write submit(two_orders(…))."
