@@ -78,6 +78,11 @@ async def test_job_of_the_page_has_the_expected_result(write_files, tmp_path, pa
         assert (ended.status, await job.result()) == ("COMPLETED", expected)
 
 
+def test_airflow_dag_is_rewritten_in_60_lines() -> None:
+    files = dict(FILE.findall((DOCS / "coming-from/airflow.md").read_text()))
+    assert len(files["regions_job.py"].splitlines()) <= 60
+
+
 @pytest.mark.parametrize("page", DAGS)
 def test_dag_of_the_page_publishes_the_expected_rows(write_files, tmp_path, page) -> None:
     text = write_files(page)
