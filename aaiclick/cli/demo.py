@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import webbrowser
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,7 +83,13 @@ def _shorten(argument: str) -> str:
 @click.option(
     "--serve/--no-serve", default=None, help="Serve the web UI until Ctrl-C at the end [default: on a terminal]."
 )
-def demo(serve: bool | None) -> None:
+@click.option(
+    "--open/--no-open",
+    "opens",
+    default=None,
+    help="Open the web UI in a browser [default: on a terminal of a desktop].",
+)
+def demo(serve: bool | None, opens: bool | None) -> None:
     """Deploy and run a shop, kill a worker while it works, and show that the job completes.
 
     Uses its own databases in a temporary directory, which is removed at the end.
@@ -96,6 +103,8 @@ def demo(serve: bool | None) -> None:
             with commands.start("server", "server", "start", "--no-auth", "--port", "0") as (process, log):
                 url = _wait_for_line(process, log, r"listening on (http://\S+:\d+)")
                 print_message(f"Web UI: {url}, after {time.monotonic() - started:.1f} s\n")
+                if _is_desktop() if opens is None else opens:
+                    webbrowser.open(url)
                 _run_shop(commands)
                 _run_invoices(commands, url)
                 print_message(f"\nDone in {time.monotonic() - started:.0f} s.")
@@ -105,6 +114,12 @@ def demo(serve: bool | None) -> None:
                         process.wait()
         finally:
             commands.run("down", shown=False)
+
+
+def _is_desktop() -> bool:
+    """Whether a person sees the terminal and a browser of its own window; a text browser would take the terminal."""
+    has_display = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.stdin.isatty() and has_display
 
 
 def _wait_for_line(process: psutil.Popen, log: Path, pattern: str) -> str:

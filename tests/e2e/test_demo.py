@@ -9,9 +9,13 @@ import pytest
 
 @pytest.mark.timeout(170)
 def test_demo_completes_although_a_worker_is_killed(aaiclick, tmp_path) -> None:
-    ran = aaiclick("demo", "--no-serve", TMPDIR=str(tmp_path))
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\necho "$1" > opened\n')
+    browser.chmod(0o755)
+    ran = aaiclick("demo", "--no-serve", "--open", TMPDIR=str(tmp_path), BROWSER=f"{browser} %s")
     assert ran.returncode == 0, ran.stderr
-    assert re.search(r"Web UI: http://127\.0\.0\.1:\d+", ran.stderr)
+    address = re.search(r"Web UI: (http://127\.0\.0\.1:\d+)", ran.stderr)
+    assert (tmp_path / "opened").read_text() == f"{address[1]}\n"
     assert "2026-11-07" in ran.stderr
     killed = re.search(r"kill -9 \d+ .* (\d+) running tasks", ran.stderr)
     repeated = re.search(r"Job COMPLETED: 26 tasks, (\d+) of them repeated", ran.stderr)
