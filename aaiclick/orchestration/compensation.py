@@ -13,7 +13,7 @@ tasks, in the reverse order of the completions: each has its own retries, and wa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.handler_registry import entrypoint_of
 from aaiclick.orchestration.task_context import current_scope
+from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 
@@ -75,14 +76,18 @@ async def run_compensations(steps: Any, failure: TaskFailure | None) -> None:
     if failure is not None and not failure.critical:  # a step has the result of a task that may fail
         return
     results = await scope.gateway.task_results([int(step["task_id"]) for step in steps])
-    ended = {task_id: result.completed_at for task_id, result in results.items() if result.completed_at is not None}
-    completed = [step for step in steps if int(step["task_id"]) in ended]
-    completed.sort(key=lambda step: (ended[int(step["task_id"])], int(step["task_id"])), reverse=True)
     tasks = [
         Task(step["entrypoint"], step["arguments"], options=DEFAULT_OPTIONS.with_json(step["options"]))
-        for step in completed
+        for step in list_completed_steps(steps, results)
     ]
     for first, following in pairwise(tasks):
         following.depends_on(first)
     if tasks:
         await get_current_context().apply(tasks)
+
+
+def list_completed_steps(steps: Sequence[Any], results: Mapping[int, TaskResult]) -> list[Any]:
+    """The steps that have completed, the last one first."""
+    ended = {task_id: result.completed_at for task_id, result in results.items() if result.completed_at is not None}
+    completed = [step for step in steps if int(step["task_id"]) in ended]
+    return sorted(completed, key=lambda step: (ended[int(step["task_id"])], int(step["task_id"])), reverse=True)

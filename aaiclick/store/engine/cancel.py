@@ -33,7 +33,7 @@ async def cancel_job(
     """Cancel a job; with `error` it becomes FAILED with that error instead.
 
     REQUESTED while tasks of it are leased or its handlers run: it ends with the last of them. A second request cancels
-    the handlers too.
+    the handlers and what they have added too. A timeout (`error`) cancels neither.
     """
 
     async def cancel_in_transaction() -> Cancellation:
@@ -52,7 +52,7 @@ async def _cancel_job(connection: Connection, job_id: int, error: str | None, no
     if head["ended"]:
         return Cancellation.OVER
     waiting, live = await _cancel_tasks_of_job(connection, job_id, head["cancelled"], now)
-    if not waiting and not live:  # handlers alone are left: without their cancellation it would complete
+    if not waiting and not live and error is None:  # handlers alone are left: the request would have no effect
         waiting, live = await _cancel_tasks_of_job(connection, job_id, True, now)
     # After the requests: an attempt that submits a child at the same time is refused, or its child is found.
     await cancel_children(connection, jobs=[job_id], now=now)

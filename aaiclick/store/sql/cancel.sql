@@ -4,21 +4,33 @@ UPDATE groups SET failed_at = coalesce($2::timestamptz, now()), cause_id = $1
 WHERE job_id = $1 AND num_nonnulls(completed_at, failed_at, skipped_at) = 0
 
 -- name: request_task_cancellation
--- Request the cancellation of leased tasks, of the job $1 (its handlers only if $4) or among the tasks $2, and notify
--- their workers. From then on each of them can only become CANCELLED, whatever its worker reports.
+-- Request the cancellation of leased tasks, of the job $1 (handlers and what they added only if $4) or among the tasks
+-- $2, and notify their workers. From then on each of them can only become CANCELLED, whatever its worker reports.
+WITH RECURSIVE kept (id) AS (
+    SELECT id FROM tasks WHERE job_id = $1 AND trigger_rule IN ('failed', 'ended') AND NOT $4
+    UNION
+    SELECT added.id FROM kept k CROSS JOIN LATERAL (
+        SELECT a.tasks FROM task_additions a WHERE a.task_id = k.id OFFSET 0) a CROSS JOIN LATERAL unnest(a.tasks) AS added (id)
+)
 UPDATE tasks SET cancel_requested_at = coalesce(cancel_requested_at, $3::timestamptz, now()), updated_at = coalesce($3::timestamptz, now())
 WHERE id = ANY (ARRAY(SELECT id FROM tasks WHERE job_id = $1 AND completed_at IS NULL
-    AND ($4 OR (trigger_rule IN ('failed', 'ended')) IS NOT TRUE) ORDER BY id) || $2::bigint[])
+    AND id NOT IN (SELECT id FROM kept) ORDER BY id) || $2::bigint[])
   AND status IN ('CLAIMED', 'RUNNING')
 RETURNING id, pg_notify('aaiclick_cancel', coalesce($1::text, id::text))
 
 -- name: cancel_waiting_tasks
--- Cancel waiting tasks, of the job $1 (its handlers only if $4) or among the tasks $2.
+-- Cancel waiting tasks, of the job $1 (handlers and what they added only if $4) or among the tasks $2.
+WITH RECURSIVE kept (id) AS (
+    SELECT id FROM tasks WHERE job_id = $1 AND trigger_rule IN ('failed', 'ended') AND NOT $4
+    UNION
+    SELECT added.id FROM kept k CROSS JOIN LATERAL (
+        SELECT a.tasks FROM task_additions a WHERE a.task_id = k.id OFFSET 0) a CROSS JOIN LATERAL unnest(a.tasks) AS added (id)
+)
 UPDATE tasks SET status = 'CANCELLED', readiness = NULL, next_retry_at = NULL,
     completed_at = coalesce($3::timestamptz, now()), cancel_requested_at = coalesce($3::timestamptz, now()),
     updated_at = coalesce($3::timestamptz, now())
 WHERE id = ANY (ARRAY(SELECT id FROM tasks WHERE job_id = $1 AND completed_at IS NULL
-    AND ($4 OR (trigger_rule IN ('failed', 'ended')) IS NOT TRUE) ORDER BY id) || $2::bigint[])
+    AND id NOT IN (SELECT id FROM kept) ORDER BY id) || $2::bigint[])
   AND readiness IS NOT NULL
 RETURNING id, org_id, job_id, group_id, has_dependents, concurrency_key, status::text, queue, passed_over
 

@@ -15,13 +15,13 @@ WITH RECURSIVE above AS (
 SELECT max(depth) AS depth FROM above
 
 -- name: list_unfinished_children
--- Unfinished children of the jobs $1, but not of their running handlers, and of the tasks $2, oldest first. OFFSET 0:
--- with the condition inside, a plan could read the index of all unfinished jobs.
+-- Unfinished children of the jobs $1, but not of their tasks that go on (handlers and what they added), and of the tasks
+-- $2, oldest first. OFFSET 0: with the condition inside, a plan could read the index of all unfinished jobs.
 SELECT id FROM (
     SELECT j.id FROM unnest($1::bigint[]) AS p (id) CROSS JOIN LATERAL (
         SELECT id, parent_task_id, completed_at FROM jobs WHERE parent_job_id = p.id OFFSET 0) j
     WHERE j.completed_at IS NULL AND NOT coalesce((
-        SELECT t.trigger_rule IN ('failed', 'ended') AND t.cancel_requested_at IS NULL FROM tasks t
+        SELECT t.completed_at IS NULL AND t.cancel_requested_at IS NULL FROM tasks t
         WHERE t.id = j.parent_task_id), false)
     UNION
     SELECT j.id FROM unnest($2::bigint[]) AS p (id) CROSS JOIN LATERAL (

@@ -54,7 +54,13 @@ SELECT kind, id, finding, count(*) OVER () AS total FROM (
     JOIN jobs p ON p.id = j.parent_job_id LEFT JOIN tasks t ON t.id = j.parent_task_id
     WHERE j.completed_at IS NULL AND j.cancel_requested_at IS NULL AND j.restarted_at IS NULL
       AND p.cancel_requested_at >= j.created_at
-      AND ((t.trigger_rule IN ('failed', 'ended')) IS NOT TRUE OR t.cancel_requested_at IS NOT NULL)
+      AND (t.cancel_requested_at IS NOT NULL OR NOT coalesce((
+          -- Handlers and what they added go on after the cancellation of their job.
+          WITH RECURSIVE adders (id, added_by, is_handler) AS (
+              SELECT t.id, t.added_by, t.trigger_rule IN ('failed', 'ended')
+              UNION ALL
+              SELECT p.id, p.added_by, p.trigger_rule IN ('failed', 'ended') FROM adders a JOIN tasks p ON p.id = a.added_by)
+          SELECT bool_or(is_handler) FROM adders), false))
     UNION ALL
     SELECT 'job', j.id, 'unfinished, though all its tasks have ended' FROM jobs j
     WHERE j.completed_at IS NULL AND j.open_tasks = 0 AND j.open_events = 0

@@ -30,6 +30,9 @@ class Node:
         """The task and the attempt that added it."""
         self.returned: set[int] | None = None
         """Returned tasks that it waits for."""
+        self.completed_at = timedelta()
+        self.steps: list[int] = []
+        """Tasks that it undoes: it is a compensator."""
 
 
 class Model:
@@ -225,12 +228,39 @@ class Model:
             node.cancel_requested = node.passed_over = node.is_judged = False
             node.waits_until = node.waits_for = node.returned = None
 
+    def completed_steps(self, compensator: Node) -> list[int]:
+        """Return the steps to undo, in the reverse order of their completion."""
+        completed = [self.tasks[key] for key in compensator.steps if self.tasks[key].status == "COMPLETED"]
+        return [step.key for step in sorted(completed, key=lambda step: (step.completed_at, step.key), reverse=True)]
+
+    def undone_steps(self, job: int, roots: set[int]) -> set[int]:
+        """Return the steps to run again with `roots`: those of which the compensation has begun."""
+        if all(self.belongs_to_handler(key) for key in roots):
+            return set()
+        compensators = [t for t in self.tasks.values() if t.job == job and t.steps and t.status == "COMPLETED"]
+        return {
+            step
+            for compensator in compensators
+            for step, undo in zip(self.completed_steps(compensator), self.compensations(compensator), strict=False)
+            if undo.attempt > 0
+        }
+
+    def belongs_to_handler(self, key: int) -> bool:
+        """Return whether it is a handler, or was added by one: the first cancellation of a job leaves it."""
+        task = self.tasks[key]
+        adder = None if task.added is None else task.added[0]
+        return task.when in ("failed", "ended") or (adder is not None and self.belongs_to_handler(adder))
+
+    def compensations(self, compensator: Node) -> list[Node]:
+        added = (compensator.key, compensator.attempt)
+        return sorted((t for t in self.tasks.values() if t.added == added), key=lambda task: task.key)
+
     def finish_returned(self) -> None:
         """Complete tasks with the last of the tasks they returned."""
         waiting = [t for t in self.tasks.values() if t.status == "PENDING" and t.returned is not None]
         done = [t for t in waiting if all(self.succeeded(key, skip_counts=True) for key in t.returned or ())]
         for task in done:
-            task.status, task.returned = "COMPLETED", None
+            task.status, task.returned, task.completed_at = "COMPLETED", None, self.clock
         if done:
             self.finish_returned()
 

@@ -7,10 +7,12 @@ it about every status, and the invariants must hold.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import asyncpg
@@ -28,14 +30,17 @@ from hypothesis.stateful import (
 
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import ConflictError, LeaseLost, LimitError, SubmitError
+from aaiclick.orchestration.compensation import list_completed_steps
 from aaiclick.orchestration.loops import reaper
-from aaiclick.snowflake import get_snowflake_id
+from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
 from aaiclick.store.engine.leases import ApprovalRequest, Claim, Failure, Success, Wait
 from aaiclick.store.engine.new_jobs import MAX_CHILD_DEPTH
+from aaiclick.store.engine.queries import load_task_results
+from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan, expand_handler_edges
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.engine.waits import send_event
@@ -53,7 +58,6 @@ WAITS = {
     "poll": Wait("poll"),
     "job": Wait("job"),
 }
-CHILDLESS = Node(0, 0, None, set(), when="ended")
 LEASE_SECONDS = 60.0
 RATE, ALLOWED = "2/60", 2
 
@@ -68,6 +72,10 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.model = Model()
         self.finished_jobs: set[int] = set()
+        self.undone: set[tuple[int, int]] = set()
+        """Attempts of compensators that have added their compensations."""
+        self.compensated: list[int] = []
+        """Jobs of `fail_saga`."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)
@@ -118,6 +126,21 @@ class Life(RuleBasedStateMachine):
                 new.append(node.id)  # nothing depends on handlers here
         return Plan(tasks, groups, edges)
 
+    def draw_compensator(self, data: st.DataObject, plan: Plan) -> Plan:
+        """Add a handler that undoes some tasks of a job, and perhaps one that runs last."""
+        critical = [t.id for t in plan.tasks if t.options.critical and t.options.when not in HANDLER_RULES]
+        if not critical or not data.draw(st.booleans(), "compensated"):
+            return plan
+        steps = data.draw(st.lists(st.sampled_from(critical), min_size=1, unique=True), "steps")
+        handlers = [make_compensator(steps)]
+        edges = [(key, handlers[0].id) for key in critical]
+        if data.draw(st.booleans(), "last"):
+            last = NewTask(get_snowflake_id(), "", options=TaskOptions(MAX_ATTEMPTS, when="ended"))
+            last.type = f"t{last.id}"
+            handlers.append(last)
+            edges += [(key, last.id) for key in (*critical, handlers[0].id)]
+        return Plan([*plan.tasks, *handlers], plan.groups, [*plan.edges, *edges])
+
     def learn(self, plan: Plan, job: int) -> None:
         plan = expand_handler_edges(plan, {})
         for model_nodes, nodes in ((self.model.groups, plan.groups), (self.model.tasks, plan.tasks)):
@@ -129,12 +152,14 @@ class Life(RuleBasedStateMachine):
                     model_nodes[node.id].critical = node.options.critical
                     model_nodes[node.id].when = node.options.when
                     model_nodes[node.id].is_rated = node.options.rate == RATE
+                    steps = json.loads(node.kwargs).get("steps", []) if node.entrypoint == COMPENSATOR else []
+                    model_nodes[node.id].steps = [int(step["task_id"]) for step in steps]
 
     @rule(target=jobs, data=st.data())
     def submit(self, data: st.DataObject) -> int:
         job = get_snowflake_id()
         try:
-            return self.submit_plan(job, self.draw_plan(data, job, []))
+            return self.submit_plan(job, self.draw_compensator(data, self.draw_plan(data, job, [])))
         except SubmitError:
             return 0  # a cycle through groups
 
@@ -280,16 +305,96 @@ class Life(RuleBasedStateMachine):
     @rule(claims=leases)
     def complete(self, claims: list[Claim]) -> None:
         """Leases stay in the bundle, so late and repeated completions occur."""
+        for claim in claims:
+            self.undo(claim)
         mine = {c.lease.task_id for c in claims if self.holds(c)}
         successes = [Success(c.lease, '"r"') for c in claims]
         assert self.run(queue.acknowledge(self.db, worker_id=self.worker, successes=successes, now=self.now)) == mine
         self.complete_in_model(mine)
         self.model.settle()
 
+    def undo(self, claim: Claim) -> None:
+        """A compensator adds the compensations as a chain, once per attempt."""
+        arguments, lease = json.loads(claim.kwargs), claim.lease
+        if "steps" not in arguments or (lease.task_id, lease.attempt) in self.undone:
+            return
+        self.undone.add((lease.task_id, lease.attempt))
+        assert claim.job_id is not None
+        keys = [int(step["task_id"]) for step in arguments["steps"]]
+        results = self.run(load_task_results(self.db, claim.job_id, keys))
+        completed = [int(step["task_id"]) for step in list_completed_steps(arguments["steps"], results)]
+        if self.holds(claim):
+            assert completed == self.model.completed_steps(self.model.tasks[lease.task_id])
+        if not completed or not arguments["failure"]["critical"]:
+            return
+        chain = [make_compensation(key) for key in completed]
+        try:
+            self.grow_plan(claim, Plan(chain, [], [(a.id, b.id) for a, b in pairwise(chain)]))
+        except LeaseLost:
+            assert not self.holds(claim)
+
+    @rule(claims=leases)
+    def undo_without_end(self, claims: list[Claim]) -> None:
+        """A compensator is interrupted after its addition."""
+        for claim in claims:
+            self.undo(claim)
+
+    @rule(fails=st.booleans())
+    def work(self, fails: bool) -> None:
+        """Claim three tasks, and end them: further parts of jobs are reached than by single steps."""
+        claims = self.claim(3)
+        if fails and claims:
+            self.fail([claims.pop()], permanent=True, delay=0.0)
+        self.advance_the_clock(1)
+        self.complete(claims)
+
+    @rule(
+        target=leases, count=st.integers(2, 3), in_a_row=st.booleans(), expired=st.booleans(),
+        stage=st.integers(0, 2), with_last=st.booleans(),
+    )  # fmt: skip
+    def fail_saga(self, count: int, in_a_row: bool, expired: bool, stage: int, with_last: bool) -> list[Claim]:
+        """A job with compensations fails; of their chain `stage` tasks have begun."""
+        if self.model.is_paused:
+            return []
+        new = [NewTask(key, f"t{key}", options=TaskOptions(MAX_ATTEMPTS)) for key in get_snowflake_ids(count + 1)]
+        compensator = make_compensator([task.id for task in new[:-1]])
+        last = NewTask(get_snowflake_id(), "", options=TaskOptions(MAX_ATTEMPTS, when="ended"))
+        last.type = f"t{last.id}"
+        edges = list(pairwise(task.id for task in new)) if in_a_row else [(task.id, new[-1].id) for task in new[:-1]]
+        edges += [(task.id, compensator.id) for task in new]
+        handlers = [compensator, last] if with_last else [compensator]
+        edges += [(task.id, last.id) for task in (*new, compensator)] if with_last else []
+        job = self.submit_plan(get_snowflake_id(), Plan([*new, *handlers], [], edges))
+        while (claims := self.claim(3)) and new[-1].id not in (claim.lease.task_id for claim in claims):
+            self.complete(claims[::2])
+            self.advance_the_clock(1)
+            self.complete(claims[1::2])
+        self.compensated.append(job)
+        self.cancel(job, True) if expired else None
+        self.fail(claims, permanent=True, delay=0.0)
+        for _ in range(stage):
+            self.complete(self.claim(3))
+        return self.claim(1)
+
+    @rule(change=st.sampled_from(["retry", "clear", "cancel"]), data=st.data())
+    def restart_saga(self, change: str, data: st.DataObject) -> None:
+        """A compensated job runs again, or a part of it, or its compensations end."""
+        if not self.compensated:
+            return
+        job = data.draw(st.sampled_from(self.compensated), "job")
+        if change == "clear":
+            keys = sorted(task.key for task in self.model.tasks.values() if task.job == job)
+            self.clear_one(data.draw(st.sampled_from(keys), "task"))
+        elif change == "cancel":
+            self.cancel(job)
+        else:
+            self.retry(job)
+
     def complete_in_model(self, keys: set[int]) -> None:
         for key in keys:
             cancelled = self.model.tasks[key].cancel_requested
             self.model.tasks[key].status = "CANCELLED" if cancelled else "COMPLETED"
+            self.model.tasks[key].completed_at = self.model.clock
         for key in keys & self.model.tasks.keys():
             if self.model.tasks[key].status == "COMPLETED":
                 self.model.remove_additions(key, self.model.tasks[key].attempt)
@@ -336,7 +441,9 @@ class Life(RuleBasedStateMachine):
     def spawn(self, claims: list[Claim], data: st.DataObject) -> int:
         """A running task submits a child job; without its lease, or after a cancellation, this is refused."""
         claim = data.draw(st.sampled_from(claims), "parent") if claims else None
-        if claim is None or self.model.tasks.get(claim.lease.task_id, CHILDLESS).when in HANDLER_RULES:
+        if claim is None or claim.lease.task_id not in self.model.tasks:
+            return 0
+        if self.model.belongs_to_handler(claim.lease.task_id):
             return 0
         key = claim.lease.task_id
         task = NewTask(get_snowflake_id(), "", options=TaskOptions(MAX_ATTEMPTS))
@@ -465,15 +572,16 @@ class Life(RuleBasedStateMachine):
             return
         if expired:
             self.model.expired.add(job)
-        self.cancel_in_model(job)
+        self.cancel_in_model(job, expired)
         self.model.settle()
         assert (outcome is Cancellation.REQUESTED) == (self.model.job_status(job) == "open")
 
-    def cancel_in_model(self, job: int) -> None:
+    def cancel_in_model(self, job: int, expired: bool = False) -> None:
         """Cancel a job and its children."""
         unfinished = [t for t in self.model.tasks.values() if t.job == job and not self.model.ended(t.key)]
-        ordinary = [t for t in unfinished if t.when not in HANDLER_RULES]
-        for task in ordinary if ordinary and job not in self.finished_jobs else unfinished:
+        ordinary = [t for t in unfinished if not self.model.belongs_to_handler(t.key)]
+        are_handlers_kept = (ordinary or expired) and job not in self.finished_jobs
+        for task in ordinary if are_handlers_kept else unfinished:
             if task.status == "CLAIMED":
                 task.cancel_requested = True
             else:
@@ -526,7 +634,8 @@ class Life(RuleBasedStateMachine):
 
     def clear_one(self, key: int) -> None:
         task = self.model.tasks[key]
-        downstream = self.model.downstream(task.key)
+        steps = self.model.undone_steps(task.job, {key})
+        downstream = set[int]().union(*(self.model.downstream(root) for root in (key, *steps)))
         cleared = self.run(control.clear_tasks(self.db, task.key, now=self.now))
         assert cleared == downstream & self.model.tasks.keys()
         self.model.reset(downstream)
@@ -546,6 +655,17 @@ class Life(RuleBasedStateMachine):
         """Failed tasks and those cancelled because of them are retried, unless they still cannot run."""
         if not roots:
             return
+        if steps := self.model.undone_steps(job, {key for key in roots if self.model.tasks[key].cause is None}):
+            restarted = steps | {key for key in roots if self.model.tasks[key].cause is None}
+            self.model.reset(set[int]().union(*(self.model.downstream(key) for key in restarted)))
+        else:
+            self.restart(roots, job)
+        self.finished_jobs.discard(job)
+        self.model.settle()
+        if self.model.job_status(job) == "open":
+            self.model.expired.discard(job)
+
+    def restart(self, roots: set[int], job: int) -> None:
         restarted: set[int] = set()
         for task in self.model.tasks.values():
             if task.key in roots or (task.job == job and task.status == "CANCELLED" and task.cause is not None):
@@ -558,13 +678,7 @@ class Life(RuleBasedStateMachine):
                 ):
                     task.returned = None  # no returned task is left: it runs again
         for handler in self.model.handlers(restarted):
-            handler.status, handler.cause, handler.retry_at, handler.failures = "PENDING", None, None, 0
-            handler.cancel_requested = handler.passed_over = handler.is_judged = False
-            handler.waits_until = handler.waits_for = None
-        self.finished_jobs.discard(job)
-        self.model.settle()
-        if self.model.job_status(job) == "open":
-            self.model.expired.discard(job)
+            self.model.reset(self.model.downstream(handler.key))
 
     @rule(who=st.booleans())
     def elect(self, who: bool) -> None:
@@ -598,6 +712,21 @@ def life(aaiclick_postgres: PostgresEndpoint) -> Iterator[Life]:
     machine.the_database_agrees()
     machine.teardown()
     loop.close()
+
+
+def make_compensator(steps: list[int]) -> NewTask:
+    kwargs = {"steps": [{"task_id": str(key)} for key in steps], "failure": {"object_type": "failure"}}
+    options = TaskOptions(MAX_ATTEMPTS, when="failed")
+    task = NewTask(get_snowflake_id(), "", COMPENSATOR, json.dumps(kwargs), options=options)
+    task.type = f"t{task.id}"
+    return task
+
+
+def make_compensation(step: int) -> NewTask:
+    kwargs = {"result": {"object_type": "task", "task_id": str(step)}}
+    task = NewTask(get_snowflake_id(), "", "m.undo", json.dumps(kwargs), options=TaskOptions(MAX_ATTEMPTS))
+    task.type = f"t{task.id}"
+    return task
 
 
 def tasks(count: int, group: int | None = None) -> list[NewTask]:

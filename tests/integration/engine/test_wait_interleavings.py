@@ -12,14 +12,23 @@ from datetime import timedelta
 import pytest
 
 from aaiclick.errors import ConflictError
-from aaiclick.store.engine import queue
+from aaiclick.store.engine import control, queue
 from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.leases import ApprovalRequest, Claim, Success, Wait
 from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.engine import test_interleavings as interleavings
 from tests.integration.engine.conftest import Engine
-from tests.integration.engine.test_interleavings import clear, crew, drain_and_check, engine, orders, play, sessions
+from tests.integration.engine.test_interleavings import (
+    chosen_orders,
+    clear,
+    crew,
+    drain_and_check,
+    engine,
+    orders,
+    play,
+    sessions,
+)
 
 __all__ = ["crew", "engine", "sessions"]
 
@@ -64,21 +73,45 @@ async def claim_one(session: Engine, claims: dict[str, Claim]) -> object:
     return await session.claim(1)
 
 
-for action in (wait_for_event, send, promote_later, approve, reject, claim_one):
+async def clear_waiting(session: Engine, claims: dict[str, Claim]) -> object:
+    return await control.clear_tasks(session.db, session.id("a"))
+
+
+async def redrive_all(session: Engine, claims: dict[str, Claim]) -> object:
+    return await control.redrive_dead_letters(session.db)
+
+
+for action in (wait_for_event, send, promote_later, approve, reject, claim_one, clear_waiting, redrive_all):
     interleavings.ACTIONS.setdefault(action.__name__, action)
 
 EVENT_PAIRS = [
     ("wait_for_event", "send"), ("wait_for_event", "cancel"), ("wait_for_event", "reap"),
     ("wait_for_event", "complete_a"), ("wait_for_event", "wait_for_event"), ("send", "send"),
+    ("wait_for_event", "promote_later"), ("wait_for_event", "clear_waiting"), ("wait_for_event", "redrive_all"),
 ]  # fmt: skip
-ENDED_WAIT = list(itertools.combinations_with_replacement(["send", "promote_later", "cancel", "retry"], 2))
-DECIDED = list(itertools.combinations_with_replacement(["approve", "reject", "promote_later", "cancel"], 2))
+RESTARTS = ["retry", "redrive_all", "clear_waiting", "reap", "expire"]
+ENDED_WAIT = [
+    *itertools.combinations_with_replacement(["send", "promote_later", "cancel"], 2),
+    *itertools.product(["send", "promote_later"], RESTARTS),
+]
+DECIDED = [
+    *itertools.combinations_with_replacement(["approve", "reject", "promote_later", "cancel"], 2),
+    *itertools.product(["approve"], RESTARTS),
+]
+
+
+async def submit_beside_dead_letter(engine: Engine) -> None:
+    """A job with a task a, and a dead letter that has the same handlers: a restart resets those."""
+    edges = "dead>alert dead>last a>b a>alert b>alert b>last alert>last"
+    await engine.submit("dead a b alert@failed last@ended", "", edges, max_attempts=1)
+    [dead] = await engine.claim(1)
+    await engine.fail(dead)
 
 
 async def begin_wait(engine: Engine, wait: Wait) -> None:
     await clear(engine)
     await engine.db.execute("DELETE FROM waits; DELETE FROM workflow_events; DELETE FROM approvals")
-    await engine.submit("a b alert@failed last@ended", "", "a>b a>alert b>alert b>last alert>last")
+    await submit_beside_dead_letter(engine)
     [claim] = await engine.claim(1)
     await queue.acknowledge(engine.db, worker_id=engine.worker_id, successes=[Success(claim.lease, wait=wait)])
 
@@ -87,10 +120,10 @@ async def begin_wait(engine: Engine, wait: Wait) -> None:
 async def test_event_before_after_and_with_the_wait(
     engine: Engine, sessions: list[Engine], pair: tuple[str, str]
 ) -> None:
-    for order in orders(2):
+    for order in chosen_orders(pair):
         await clear(engine)
         await engine.db.execute("DELETE FROM waits; DELETE FROM workflow_events")
-        await engine.submit("a b alert@failed last@ended", "", "a>b a>alert b>alert b>last alert>last")
+        await submit_beside_dead_letter(engine)
         await play(engine, sessions, list(pair), order)
         if set(pair) == {"wait_for_event", "send"}:  # however they are ordered, the event ends the wait
             assert (
@@ -101,7 +134,7 @@ async def test_event_before_after_and_with_the_wait(
 
 @pytest.mark.parametrize("pair", ENDED_WAIT, ids="-".join)
 async def test_wait_for_an_event_ends_once(engine: Engine, sessions: list[Engine], pair: tuple[str, str]) -> None:
-    for order in orders(2):
+    for order in chosen_orders(pair):
         await begin_wait(engine, Wait("event", 3600.0, name="paid"))
         await play(engine, sessions, list(pair), order)
         assert await engine.db.fetchval("SELECT max(attempt) FROM tasks") == 1
@@ -111,7 +144,7 @@ async def test_wait_for_an_event_ends_once(engine: Engine, sessions: list[Engine
 @pytest.mark.parametrize("pair", DECIDED, ids="-".join)
 async def test_approval_is_decided_once(engine: Engine, sessions: list[Engine], pair: tuple[str, str]) -> None:
     request = ApprovalRequest("Pay?", "finance", "{}", '{"text": "7"}')
-    for order in orders(2):
+    for order in chosen_orders(pair):
         DECISIONS.clear()
         await begin_wait(engine, Wait("approval", 3600.0, name="Pay?", key="finance", approval=request))
         await play(engine, sessions, list(pair), order)
