@@ -7,16 +7,21 @@ the recent runs on the path to it, ends after it is due.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from statistics import median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from zoneinfo import ZoneInfo
 
 from aaiclick.errors import headline
+from aaiclick.store.catalog import freshness
+from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.catalog.freshness import DefinitionRun, FreshnessRow
+
+if TYPE_CHECKING:
+    from aaiclick.store.postgres_connections import Connection
 
 FreshnessState = Literal["fresh", "late", "will be late"]
 MAX_CAUSES = 10
@@ -99,11 +104,6 @@ class FreshnessForecaster:
         if expected_at is not None and expected_at > row.due_at:
             return Forecast("will be late", expected_at, self._explain(dataset, row))
         return Forecast("fresh", expected_at)
-
-    def latest_expected(self, now: datetime) -> datetime:
-        """Return when the last expected update ends: a dataset that is due later will not be late."""
-        expected = [self._expect_update(dataset, now) for dataset in self._producers]
-        return max((moment for moment in expected if moment is not None), default=now)
 
     def _expect_update(self, dataset: str, now: datetime) -> datetime | None:
         """Return when the next update of a dataset is expected to end; None if no run is open or scheduled.
@@ -196,6 +196,14 @@ class FreshnessForecaster:
         expected = {input_: self._expect_update(input_, now) for input_ in producer.inputs}
         moments = {input_: moment for input_, moment in expected.items() if moment is not None}
         return min(moments, key=lambda input_: moments[input_]) if moments else next(iter(producer.inputs), None)
+
+
+async def load_forecaster(connection: Connection, reader: Reader, rows: Sequence[FreshnessRow]) -> FreshnessForecaster:
+    """Load what is needed to judge these datasets: the runs of the definitions that they are computed by."""
+    runs = await freshness.list_upstream_runs(connection, reader.org_id, [row.dataset_uuid for row in rows])
+    inputs = {dataset for run in runs for dataset in run.inputs}
+    names = await freshness.list_dataset_names(connection, reader, inputs)
+    return FreshnessForecaster(runs, names, shows_errors=reader.roles is None)
 
 
 def _depends_on_inputs(producer: Producer) -> bool:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from aaiclick.catalog.freshness_forecast import FreshnessForecaster
+from aaiclick.catalog.freshness_forecast import load_forecaster
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
 from aaiclick.data.types import quote_text
-from aaiclick.store.catalog import data_tests, datasets, freshness
+from aaiclick.store.catalog import data_tests, freshness
 
 if TYPE_CHECKING:
     from aaiclick.store.catalog.datasets import Reader
@@ -62,9 +62,7 @@ async def _list_tests(connection: Connection, reader: Reader) -> list[dict[str, 
 
 async def _list_freshness(connection: Connection, reader: Reader) -> list[dict[str, object]]:
     rows = await freshness.list_freshness(connection, reader, limit=MAX_ROWS)
-    names = {str(row.id): row.name for row in await datasets.list_visible_datasets(connection, reader)}
-    runs = await freshness.list_definition_runs(connection, reader.org_id)
-    forecaster = FreshnessForecaster(runs, names, shows_errors=reader.roles is None)
+    forecaster = await load_forecaster(connection, reader, rows)
     listed: list[dict[str, object]] = []
     for row in rows:
         forecast = forecaster.judge(row)

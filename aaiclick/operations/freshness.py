@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aaiclick.api.freshness import DatasetFreshness
-from aaiclick.catalog.freshness_forecast import Forecast, FreshnessForecaster
+from aaiclick.catalog.freshness_forecast import Forecast, load_forecaster
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.store.catalog import datasets
 from aaiclick.store.catalog import freshness as store
 from aaiclick.store.catalog.freshness import FreshnessRow
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
+
+PAGE_ROWS = 1_000
+"""Datasets that are judged at once, with the runs of the definitions that they are computed by."""
+
+FORECAST_SECONDS = 86_400.0
+"""After the last scheduled start: datasets that are due later are not listed as `will be late`."""
 
 
 @operation(Permission.READER, changes=False)
@@ -23,20 +28,24 @@ async def list_freshness(
 ) -> list[DatasetFreshness]:
     """List datasets with a freshness policy, those that are due first; `late`: those that are or will be late."""
     reader = await dataset_reader(connection, actor)
-    rows = await store.list_freshness(connection, reader, dataset=dataset, limit=limit)
-    if not rows:
-        return []
-    names = {str(row.id): row.name for row in await datasets.list_visible_datasets(connection, reader)}
-    runs = await store.list_definition_runs(connection, reader.org_id)
-    forecaster = FreshnessForecaster(runs, names, shows_errors=reader.roles is None)
+    due_before = await store.get_forecast_end(connection, reader.org_id, FORECAST_SECONDS) if late else None
     judged: list[tuple[FreshnessRow, Forecast]] = []
-    horizon = forecaster.latest_expected(rows[0].now)
-    while rows:
+    last: FreshnessRow | None = None
+    while len(judged) < limit:
+        rows = await store.list_freshness(
+            connection,
+            reader,
+            dataset=dataset,
+            due_before=due_before,
+            after=last,
+            limit=PAGE_ROWS if late else min(limit, PAGE_ROWS),
+        )
+        if not rows:
+            break
+        last = rows[-1]
+        forecaster = await load_forecaster(connection, reader, rows)
         forecasts = [(row, forecaster.judge(row)) for row in rows]
         judged += [(row, forecast) for row, forecast in forecasts if not late or forecast.state != "fresh"]
-        if not late or len(judged) >= limit or len(rows) < limit or rows[-1].due_at > horizon:
-            break
-        rows = await store.list_freshness(connection, reader, dataset=dataset, after=rows[-1], limit=limit)
     return [
         DatasetFreshness(
             dataset=row.name, dag=row.dag, job=row.job, policy=_describe_policy(row), state=forecast.state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -112,6 +112,21 @@ async def list_freshness(
     )
 
 
-async def list_definition_runs(connection: Connection, org_id: UUID, runs: int = 10) -> list[DefinitionRun]:
-    """List the serving definitions of an org, each with its last tasks, newest first."""
-    return await fetch_rows(connection, DefinitionRun, statement("list_definition_runs"), org_id, runs)
+async def list_upstream_runs(
+    connection: Connection, org_id: UUID, datasets: Sequence[UUID], runs: int = 10
+) -> list[DefinitionRun]:
+    """List the definitions that datasets are computed by, each with its last tasks, newest first."""
+    return await fetch_rows(connection, DefinitionRun, statement("list_upstream_runs"), org_id, list(datasets), runs)
+
+
+async def list_dataset_names(connection: Connection, reader: Reader, datasets: Iterable[str]) -> dict[str, str]:
+    """Return the names of those datasets that a reader may read, by id."""
+    roles = None if reader.roles is None else sorted(reader.roles)
+    ids = [UUID(dataset) for dataset in datasets]
+    rows = await connection.fetch(statement("list_dataset_names"), reader.org_id, roles, ids)
+    return {row["id"]: row["name"] for row in rows}
+
+
+async def get_forecast_end(connection: Connection, org_id: UUID, seconds: float) -> datetime:
+    """Return the end of the time for which updates are predicted: so long after now and the last scheduled start."""
+    return await connection.fetchval(statement("get_forecast_end"), org_id, seconds)
