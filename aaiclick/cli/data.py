@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 PREVIEW_ROWS = 10
 PAGE_SIZE = 1_000
+LINE_FORMATS = frozenset({"csv", "tsv", "jsonl"})
+"""Formats with a line for each row, which is counted for the progress of an export."""
 
 
 @click.group()
@@ -133,34 +135,44 @@ def collect_garbage(dry_run: bool, max_age_seconds: float, output: str) -> None:
 def export_object(name: str, path: str, chosen: str | None) -> None:
     """Write an Object, by its name or table, to a file (or s3://bucket/key)."""
     with open_operations() as operations:
-        table = _find_object(operations, name).table_id
-        asyncio.run(_write_export(operations, table, path, chosen))
+        found = _find_object(operations, name)
+        table = found.table_id
+        asyncio.run(_write_export(operations, table, found.rows, path, chosen))
         rows = operations.get_object(table).rows
     print_message(f"{rows} rows written to {path}.")
 
 
 @contextmanager
-def _show_transfer(description: str) -> Generator[Callable[[int], None]]:
-    """Function that adds transferred bytes to a progress bar; without a terminal there is none."""
+def _show_transfer(description: str, rows: int | None) -> Generator[Callable[[bytes], None]]:
+    """Function that counts received parts in a progress bar: their lines, if the number of rows is given, or bytes.
+
+    Without a terminal there is no bar.
+    """
     if not sys.stderr.isatty():
-        yield lambda _count: None
+        yield lambda _part: None
         return
-    from aaiclick.cli.progress_bars import make_transfer_progress  # slow import, only needed on a terminal
+    from aaiclick.cli.progress_bars import make_progress, make_transfer_progress  # slow import, only for a terminal
 
-    with make_transfer_progress() as bars:
-        bar_id = bars.add_task(description, total=None)
-        yield lambda count: bars.advance(bar_id, count)
+    if rows is None:
+        with make_transfer_progress() as bars:
+            bar_id = bars.add_task(description, total=None)
+            yield lambda part: bars.advance(bar_id, len(part))
+        return
+    with make_progress() as bars:
+        bar_id = bars.add_task(f"{description} rows", total=rows)
+        yield lambda part: bars.advance(bar_id, part.count(b"\n"))
+        bars.update(bar_id, completed=rows)  # a header or a value may have line breaks too
 
 
-async def _write_export(operations: SyncEndpoints, table: str, path: str, chosen: str | None) -> None:
+async def _write_export(operations: SyncEndpoints, table: str, rows: int, path: str, chosen: str | None) -> None:
     """Write the stream of an export; compression and destination are handled here."""
 
     async def read_chunks(file_format: str) -> AsyncGenerator[bytes]:
         chunks = operations.export_object(table, cast("FileFormat", file_format))
-        with _show_transfer(path) as advance:
+        with _show_transfer(path, rows if file_format in LINE_FORMATS else None) as advance:
             while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
                 yield chunk
-                advance(len(chunk))
+                advance(chunk)
 
     if path.startswith(SCHEME):
         await write_s3(path, chosen, None, read_chunks)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
+    FileSizeColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -25,11 +25,12 @@ from aaiclick.cli.jobs import format_row_rate
 
 
 class RateColumn(ProgressColumn):
-    """Tasks per second."""
+    """Tasks or rows per second: of the last moments, or the average if too little has been measured."""
 
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.1f}/s", style="progress.data.speed")
+        average = task.completed / task.elapsed if task.elapsed else 0
+        speed = task.finished_speed or task.speed or average
+        return Text(f"{speed:,.1f}/s" if speed else "", style="progress.data.speed")
 
 
 def make_progress() -> Progress:
@@ -43,7 +44,7 @@ def make_progress() -> Progress:
 
 def make_transfer_progress() -> Progress:
     """Progress of bytes on standard error, for a stream of unknown length."""
-    columns = (TextColumn("{task.description}"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), FileSizeColumn(), TransferSpeedColumn(), TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True))
 
 
@@ -52,7 +53,7 @@ def update_groups(bars: Progress, bar_ids: dict[str, TaskID], groups: Sequence[G
     for group in groups:
         label = group.group or "tasks"
         if label not in bar_ids:
-            bar_ids[label] = bars.add_task(label)
+            bar_ids[label] = bars.add_task(label, total=group.total)
         failed = f" [red]{group.failed} failed" if group.failed else ""
         rows = f" [dim]{format_row_rate(group.rows, group.seconds)} rows" if group.rows is not None else ""
         bars.update(bar_ids[label], total=group.total, completed=group.completed, description=f"{label}{rows}{failed}")

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -28,6 +29,14 @@ def greet() -> None:
 @job
 def broken() -> None:
     fail(say("first"))
+
+@task
+def count() -> list[int]:
+    return list(range(3000))
+
+@job
+def fill() -> None:
+    count()
 """
 
 
@@ -42,12 +51,12 @@ def project(aaiclick, tmp_path, aaiclick_postgres, aaiclick_clickhouse):
     return aaiclick
 
 
-def run_in_terminal(project, *arguments, columns=80):
+def run_in_terminal(project, *arguments, columns=80, terminal="dumb"):
     """Output of a command on a pseudo-terminal."""
     end, child_end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "aaiclick", *arguments], stdout=child_end, stderr=child_end, cwd=project.cwd,
-        env=project.environment | {"COLUMNS": str(columns), "TERM": "dumb", "NO_COLOR": "1"},
+        env=project.environment | {"COLUMNS": str(columns), "TERM": terminal, "NO_COLOR": "1"},
     )  # fmt: skip
     os.close(child_end)
     data = b""
@@ -96,6 +105,22 @@ def test_reasons_are_listed_and_not_cut(project):
     assert failed["id"] in shown
     assert waiting["id"] in shown
     assert "  why: queue 'default' is paused" in shown
+
+
+def test_progress_bars_show_rate_and_remaining_time(project):
+    shown = run_in_terminal(project, "run", "project.greet", columns=100, terminal="xterm")
+    assert "\x1b[2K" in shown  # the bar is drawn over
+    bars = [line for line in re.split(r"\n|\r|\x1b\[2K", shown) if line.startswith("tasks ")]
+    assert re.fullmatch(r"tasks ━+ 2/2 [\d,.]+/s \d:\d\d:\d\d left 00:00", bars[-1]), shown
+    job = json.loads(project("run", "project.fill", "-o", "json").stdout)
+    objects = json.loads(project("data", "ls", "--job", job["id"], "-o", "json").stdout)
+    for name, line in (
+        ("rows.csv", r"rows\.csv rows ━+ 3000/3000 .*left 00:00"),
+        ("rows.parquet", r"rows\.parquet [\d.]+ [kK]B .*"),
+    ):
+        exported = run_in_terminal(project, "data", "export", objects[0]["table_id"], name, columns=100)
+        assert re.search(line, exported), exported
+        assert f"3000 rows written to {name}." in exported
 
 
 def test_completion_lists_commands_and_options(project):
