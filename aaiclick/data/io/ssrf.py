@@ -34,7 +34,8 @@ def check_address(address: str, host: str) -> None:
             ip.ipv4_mapped or ip.sixtofour or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in NAT64 else None)
         )
         ip = embedded or ip
-    public = ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+    is_site_local = isinstance(ip, ipaddress.IPv6Address) and ip.is_site_local
+    public = ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified or is_site_local)
     if not public and not get_settings().private_hosts.allow_host(host, ip):
         raise ForbiddenAddressError(
             f"{host} is at {address}, which is not a public address.",

@@ -11,9 +11,12 @@ from itertools import product
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
-from aaiclick.data import case, col, create_object_from_value, if_else
+from aaiclick.data import case, col, create_object_from_value, if_else, lit
+from aaiclick.data.errors import DataTypeError, QueryError
+from aaiclick.data.expressions.functions.mathematics import FLOAT_FUNCTIONS
 from tests.integration.data.test_conformance import Cases, drop, equals, report
 
 NAN, INF = math.nan, math.inf
@@ -230,7 +233,6 @@ async def test_lists_of_edge_values():
     for label, rows in (("floats", NUMBERS), ("integers", INTEGERS[1:4]), ("large", INTEGERS), ("texts", WORDS)):
         obj = await create_object_from_value({"l": rows})
         functions = LISTS if label in ("texts", "large") else LISTS | SUMS
-        functions = {name: f for name, f in functions.items() if label != "texts" or name not in ("min", "max")}
         actual = await obj.select(**{name: function(col("l").list) for name, (function, _) in functions.items()}).data()
         for name, (_, reference) in functions.items():
             expected = [None if values is None else reference(values) for values in rows]
@@ -240,6 +242,89 @@ async def test_lists_of_edge_values():
                 if not same(a, e)
             ]
     report(problems)
+
+
+@pytest.mark.usefixtures("data")
+async def test_lists_structs_and_maps_without_a_value_are_null():
+    kinds = {"m": "Map(String, Array(Int64))", "n": "Map(String, Tuple(b Int64))"}
+    lists = [[[1]], [], [[], [2]]]
+    obj = await create_object_from_value(
+        {
+            "i": [1, 2, 3], "l": [[1, 2], [], [3]], "z": [{"a": 1}, {"a": 2}, {"a": 3}], "ll": lists,
+            "lz": [[{"a": 1}], [], [{"a": 2}]], "m": [{"x": [1]}, {"y": [2]}, {"x": []}],
+            "n": [{"x": {"b": 1}}, {}, {}],
+        },
+        schema=kinds,
+    )  # fmt: skip
+    result = await obj.select(
+        a=col("l").shift(1), b=col("z").shift(-1), c=col("l").shift(1).shift(-2), d=col("ll").list.get(1),
+        e=col("lz").list.first(), f=col("m").map.get("x"), g=col("n").map.get("x"), h=col("n").shift(2),
+        j=col("lz").list.first().struct.field("a"), k=col("m").map.get("x").list.len(),
+    ).data()  # fmt: skip
+    assert result == {
+        "a": [None, [1, 2], []], "b": [{"a": 2}, {"a": 3}, None], "c": [[], None, None], "d": [None, None, [2]],
+        "e": [{"a": 1}, None, {"a": 2}], "f": [[1], None, []], "g": [{"b": 1}, None, None],
+        "h": [None, None, {"x": {"b": 1}}], "j": [1, None, 2], "k": [1, None, 0],
+    }  # fmt: skip
+    nothing = obj.filter(col("i") > 9).select(a=col("l").first(), b=col("z").last(), c=col("l").collect())
+    assert await nothing.data() == {"a": [None], "b": [None], "c": [[]]}
+    for refused in (lambda: col("l").null_if([]), lambda: col("ll").list.join(",")):
+        with pytest.raises(DataTypeError, match="is not defined here"):
+            obj.select(x=refused())
+
+
+# --- mathematics --------------------------------------------------------------------------------------------------
+
+ARGUMENTS = [
+    NAN, INF, -INF, -0.0, 0.0, 1.0, -1.0, 0.5, -2.5, 1e300, -1e300, 5e-324, 1e-300, 1e-16, -1e-9, 710.0, -746.0, 1e16,
+    1e10, 0.9999999, 2.0, None,
+]  # fmt: skip
+NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
+
+
+@pytest.mark.usefixtures("data")
+async def test_mathematical_functions_of_edge_values():
+    obj, problems = await create_object_from_value({"x": ARGUMENTS}), []
+    actual = await obj.select(**{name: col("x").math(name) for name in FLOAT_FUNCTIONS}).data()
+    for name in FLOAT_FUNCTIONS:
+        with np.errstate(all="ignore"):
+            expected = [None if x is None else float(getattr(np, NUMPY.get(name, name))(x)) for x in ARGUMENTS]
+        problems += [
+            f"{name} of {x}: {a} is not {e}"
+            for x, a, e in zip(ARGUMENTS, actual[name], expected, strict=True)
+            if not equals(a, e, 1e-13)
+        ]
+    report(problems)
+
+
+@pytest.mark.usefixtures("data")
+async def test_rounding_to_decimals_of_edge_values():
+    numbers = [
+        0.5, 1.5, 2.5, -1.5, 1e300, 1e16 + 1, 1234567.891, 5e-324, NAN, INF, -INF, None, -0.0, 1e22, 0.25, 1e10 / 3,
+    ]  # fmt: skip
+    integers = [5, 15, 25, -5, -15, 2**62, -(2**62), 0, None, 4999, 5001, 127, -128, 5 * 10**17, 1, 2]
+    obj = await create_object_from_value(
+        {"x": numbers, "i": integers, "s": [None if i is None else i % 256 - 128 for i in integers]},
+        schema={"s": "Nullable(Int8)"},
+    )
+    problems = []
+    for decimals in (0, 1, 2, 5, 15, 300, 400, -1, -3, -18, -300, -400):
+        actual = await obj.select(
+            x=col("x").round(decimals), i=col("i").round(decimals), s=col("s").round(decimals)
+        ).data()
+        for name, values in (
+            ("x", numbers),
+            ("i", integers),
+            ("s", [None if i is None else i % 256 - 128 for i in integers]),
+        ):
+            problems += [
+                f"{value}.round({decimals}) is {a}"
+                for value, a in zip(values, actual[name], strict=True)
+                if not equals(a, value if value is None or not math.isfinite(value) else round(value, decimals))
+            ]
+    report(problems)
+    with pytest.raises(QueryError, match="does not fit"):
+        await obj.select(x=lit(2**63 - 1).round(-1)).data()
 
 
 # --- texts -------------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ def _build_first_or_last(function: str) -> BuildAggregate:
         suffix = "If" if condition else ""
         wrapped = over(sql.call(function + suffix, sql.call("tuple", value), position, *condition))
         element = sql.call("tupleElement", wrapped, sql.number(1))
-        if types[0].is_structure and (not condition or types[0].nullable):
+        if types[0].is_nullable_structure:
             return element
         some = sql.binary(">", over(sql.call(f"count{suffix}", *(c.copy() for c in condition))), sql.number(0))
         if types[0].is_structure:
@@ -236,9 +236,7 @@ def _build_first_or_last(function: str) -> BuildAggregate:
 
 
 def _first_type(types: Types, params: Params) -> DataType:
-    """Return the nullable type; a list or struct can be NULL if there may be no row that satisfies a condition."""
-    value, *condition = types
-    return replace(value, nullable=True) if len(condition) > 1 else value.as_nullable()
+    return replace(types[0], nullable=True)
 
 
 def _build_collect(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:

@@ -75,6 +75,8 @@ def _build_coalesce(args: list[Expression], types: Types, params: Params) -> Exp
 def _null_if_type(types: Types, params: Params) -> DataType:
     if not are_comparable(*types):
         raise NotDefinedError("they cannot be compared")
+    if types[0].is_structure:
+        raise NotDefinedError("it takes plain values: use case((condition, None), otherwise=…) for arrays and structs")
     return types[0].as_nullable()
 
 

@@ -17,6 +17,7 @@ from aaiclick.data.expressions.functions.casts import build_cast, build_checked_
 from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.functions.conditional import common_supertype
 from aaiclick.data.expressions.functions.registry import (
+    FLAT,
     INTEGER,
     LIST,
     MAP,
@@ -54,18 +55,24 @@ JSON_TYPES = {"string": STRING, "int": INT64, "float": FLOAT64, "bool": BOOL}
 
 def _element_type(types: Types, params: Params) -> DataType:
     check_types(types, LIST, INTEGER)
-    return types[0].element.as_nullable()
+    return replace(types[0].element, nullable=True)
 
 
 def _build_get(args: list[Expression], types: Types, params: Params) -> Expression:
     index = sql.call("toInt64", args[1])
     position = sql.binary("+", index, sql.call("toInt8", sql.binary(">=", index.copy(), sql.number(0))))
     element = sql.call("arrayElement", args[0], position)
-    dtype = _element_type(types, params)
-    if dtype.is_structure or not dtype.nullable:
-        return element
     inside = sql.binary("<=", sql.call("abs", position.copy()), sql.call("length", args[0].copy()))
-    return sql.call("if", inside, sql.call("toNullable", element), sql.null())
+    return _null_unless(inside, element, types[0].element)
+
+
+def _null_unless(condition: Expression, value: Expression, dtype: DataType) -> Expression:
+    """Build a value, or NULL; ClickHouse has a default where there is no element."""
+    if dtype.is_nullable_structure:
+        return value
+    if dtype.is_structure:
+        return sql.call("if", condition, sql.call("array", value), sql.call("array"))
+    return sql.call("if", condition, sql.call("toNullable", value), sql.null())
 
 
 def _list_contains_type(types: Types, params: Params) -> DataType:
@@ -97,7 +104,9 @@ def _list_sum_type(types: Types, params: Params) -> DataType:
 
 
 def _list_extreme_type(types: Types, params: Params) -> DataType:
-    return _check_number_list(types).as_nullable()
+    check_types(types, LIST)
+    check_types((types[0].element,), FLAT)
+    return types[0].element.as_nullable()
 
 
 def _list_mean_type(types: Types, params: Params) -> DataType:
@@ -141,7 +150,11 @@ def _build_list_extreme(clickhouse: str) -> Build:
     def build(args: list[Expression], types: Types, params: Params) -> Expression:
         values, out = _present_values(args, types), _list_extreme_type(types, params)
         if not types[0].element.is_float:
-            return sql.cast(_null_if_empty(values, sql.call(clickhouse, values)), out)
+            chosen = sql.call(clickhouse, values)
+            if not types[0].element.is_numeric:
+                order = "arraySort" if clickhouse == "arrayMin" else "arrayReverseSort"
+                chosen = sql.call("arrayElement", sql.call(order, values), sql.number(1))
+            return sql.cast(_null_if_empty(values, chosen), out)
         numbers = sql.call("arrayFilter", _build_lambda("isNaN", "not"), values)
         extreme = sql.call("if", sql.call("empty", numbers), sql.number(math.nan), sql.call(clickhouse, numbers.copy()))
         return sql.cast(_null_if_empty(values, extreme), out)
@@ -178,6 +191,12 @@ def _build_list_unique(args: list[Expression], types: Types, params: Params) -> 
     return sql.call("arrayDistinct", sql.call("arrayMap", canonical, args[0]))
 
 
+def _join_type(types: Types, params: Params) -> DataType:
+    check_types(types[:1], LIST)
+    check_types((types[0].element,), FLAT)
+    return STRING
+
+
 def _build_join(args: list[Expression], types: Types, params: Params) -> Expression:
     return sql.call(
         "arrayStringConcat", sql.cast(args[0], array_of(STRING.as_nullable(types[0].element.nullable))), args[1]
@@ -200,16 +219,14 @@ def _map_part_type(part: int) -> Result:
 
 def _map_get_type(types: Types, params: Params) -> DataType:
     check_types(types, MAP)
-    return types[0].args[1].as_nullable()
+    return replace(types[0].args[1], nullable=True)
 
 
 def _build_map_get(args: list[Expression], types: Types, params: Params) -> Expression:
     # arrayElement returns a default value for a missing key; return NULL instead.
     has_key = sql.call("mapContains", args[0], args[1])
     value = sql.call("arrayElement", args[0].copy(), args[1].copy())
-    if types[0].args[1].is_structure:
-        return value
-    return sql.call("if", has_key, sql.call("toNullable", value), sql.null())
+    return _null_unless(has_key, value, types[0].args[1])
 
 
 def _field_type(types: Types, params: Params) -> DataType:
@@ -349,9 +366,7 @@ define_function(
     "each element once (NULL left out)",
 )
 define_function("list_slice", _same_list_type, _build_list_slice, "part of the array")
-define_function(
-    "list_join", lambda t, p: STRING if LIST(t[0]) else _raise_not_defined(t), _build_join, "elements as one string"
-)
+define_function("list_join", _join_type, _build_join, "elements as one string")
 define_function(
     "array", lambda t, p: array_of(common_supertype(t)), _build_array, "an array of several values in a row"
 )

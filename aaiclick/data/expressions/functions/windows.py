@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.registry import (
@@ -30,7 +32,10 @@ RANGE_TOO_FINE = "aai_fine"
 
 def _build_shift(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
     distance: int = params[0]
-    value = args[0] if types[0].is_structure else sql.call("toNullable", args[0])
+    if types[0].is_structure:  # an empty array is NULL
+        value = args[0] if types[0].nullable else sql.call("array", args[0])
+    else:
+        value = sql.call("toNullable", args[0])
     return over(sql.call("lagInFrame" if distance >= 0 else "leadInFrame", value, sql.number(abs(distance))))
 
 
@@ -44,7 +49,7 @@ def _build_numbering(function: str) -> BuildAggregate:
     return build
 
 
-_SHIFT_TYPE: Result = lambda types, params: types[0].as_nullable()  # noqa: E731
+_SHIFT_TYPE: Result = lambda types, params: replace(types[0], nullable=True)  # noqa: E731
 define_window("shift", _SHIFT_TYPE, _build_shift, "the value a number of rows earlier, NULL before the first")
 define_window("row_number", lambda t, p: INT64, _build_numbering("row_number"), "1, 2, 3, … in order")
 define_window("rank", fixed_type(INT64), _build_numbering("rank"), "rank with gaps after ties; NULL for NULL")
