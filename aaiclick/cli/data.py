@@ -135,9 +135,9 @@ def collect_garbage(dry_run: bool, max_age_seconds: float, output: str) -> None:
 def export_object(name: str, path: str, chosen: str | None) -> None:
     """Write an Object, by its name or table, to a file (or s3://bucket/key)."""
     with open_operations() as operations:
-        found = _find_object(operations, name)
-        table = found.table_id
-        asyncio.run(_write_export(operations, table, found.rows, path, chosen))
+        schema = _find_object(operations, name)
+        table = schema.table_id
+        asyncio.run(_write_export(operations, table, schema.rows, path, chosen))
         rows = operations.get_object(table).rows
     print_message(f"{rows} rows written to {path}.")
 
