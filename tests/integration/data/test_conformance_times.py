@@ -115,7 +115,7 @@ def same(actual, expected):
 
 
 def as_date(reference):
-    """Return the reference of a function of dates, whose result is a date."""
+    """Return the reference of a function of dates; a datetime becomes a date."""
 
     def of_date(p):
         value = reference(datetime(p.year, p.month, p.day))

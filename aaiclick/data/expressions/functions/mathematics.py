@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.arithmetic import canonical_float, numeric_type
@@ -83,8 +81,10 @@ def _round_float(value: Expression, decimals: int) -> Expression:
     rounded = sql.call("round", value.copy(), sql.number(decimals))
     if decimals > 0:
         return sql.call("if", sql.binary(">=", size, sql.number(2.0**53 * 10.0**-decimals)), value.copy(), rounded)
-    half = sys.float_info.max if decimals < -MAX_POWER else 10.0**-decimals / 2
     nothing = sql.call("multiply", value.copy(), sql.number(0.0))
+    if decimals < -MAX_POWER:
+        return sql.call("if", sql.call("isFinite", value.copy()), nothing, value.copy())
+    half = 10.0**-decimals / 2
     return sql.call("if", sql.binary("<=", size, sql.number(half)), nothing, rounded)
 
 
