@@ -51,6 +51,8 @@ async def _cancel_job(connection: Connection, job_id: int, error: str | None, no
         raise NotFoundError(f"There is no job {job_id}.", remedy="'aaiclick jobs ls' lists the jobs there are.")
     if head["ended"]:
         return Cancellation.OVER
+    if head["cancelled"] and error is not None:  # another worker, or a user, was first: the handlers run
+        return Cancellation.REQUESTED
     waiting, live = await _cancel_tasks_of_job(connection, job_id, head["cancelled"], now)
     if not waiting and not live and error is None:  # handlers alone are left: the request would have no effect
         waiting, live = await _cancel_tasks_of_job(connection, job_id, True, now)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from aaiclick.catalog.deploy import deploy
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import event_routing, events
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import control, maintenance, queue
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced
-from aaiclick.store.engine.leases import Failure, Wait
+from aaiclick.store.engine.leases import ApprovalRequest, Failure, Wait
+from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -27,6 +29,7 @@ from tests.integration.engine.fault_scenarios import (
     prepare_ids,
     prepared_by,
     register_worker_,
+    submit_child,
     submit_one_task,
     submit_two_tasks,
     succeed,
@@ -35,21 +38,31 @@ from tests.integration.engine.fault_scenarios import (
 )
 
 COALESCED_DAG = DAG.replace("activation: reactive,", "activation: reactive, execution_strategy: Coalesce,")
+RESET_HANDLERS = """
+    SELECT count(*) FROM tasks h JOIN tasks t ON t.id = $1 AND t.readiness = 'READY' AND h.job_id = t.job_id
+    WHERE h.readiness = 'BLOCKED'
+"""
 HELD = check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="HELD")
 
 
 async def submit_with_handlers(db: Any) -> State:
-    """Two steps, of which the first has completed, with handlers of a failure and of the end; the second is claimed."""
+    """Two steps, of which the first has completed, a compensator and a final task; the second step is claimed."""
+    state = await submit_begun(db)
+    await claim(db, state)
+    return state
+
+
+async def submit_begun(db: Any) -> State:
     state = await prepare_ids(db)
     first, second = make_task(), make_task(state["task"], max_attempts=1)
     alert, last = make_task(when="failed"), make_task(when="ended")
+    alert.entrypoint, alert.kwargs = COMPENSATOR, json.dumps({"steps": [{"task_id": str(first.id)}]})
     edges = [(first.id, second.id), *((step.id, alert.id) for step in (first, second))]
     edges += [(task.id, last.id) for task in (first, second, alert)]
-    await submit_job(db, NewJob(state["job"], "job"), Plan([first, second, alert, last], [], edges))
+    await submit_job(db, NewJob(state["job"], "job", timeout_seconds=60), Plan([first, second, alert, last], [], edges))
     state |= {"first": first.id, "alert": alert.id, "last": last.id, **await register_worker_(db)}
     await claim(db, state)
     await succeed(db, state)
-    await claim(db, state)
     return state
 
 
@@ -130,6 +143,17 @@ async def submit_running_limited(db: Any) -> State:
     return await register_worker_(db)
 
 
+async def submit_waiting_limited(db: Any) -> State:
+    """A job that runs, and one that waits for its turn."""
+    await submit_job(db, *make_limited_job("queue"))
+    await submit_job(db, *make_limited_job("queue"))
+    return await register_worker_(db)
+
+
+async def submit_newest(db: Any, _: State) -> None:
+    await submit_job(db, *make_limited_job("keep_newest", "once"))
+
+
 async def submit_replacement(db: Any, _: State) -> None:
     await submit_job(db, *make_limited_job("cancel_running", "once"))
 
@@ -203,6 +227,54 @@ SCENARIOS = fault_scenarios.SCENARIOS | {
         debounce_first,
         debounce,
         check_query("SELECT count(*) = 1 AND min(kwargs ->> 'n') = '2' FROM tasks"),
+    ),
+    "submit_limited:keep_newest": Scenario(
+        submit_waiting_limited,
+        submit_newest,
+        check_query("SELECT count(*) FILTER (WHERE status = 'CANCELLED') = 1 AND count(*) = 3 FROM jobs"),
+    ),
+    "cancel_job:timeout": Scenario(
+        two_days_later(submit_begun),
+        lambda db, state: maintenance.end_overdue_jobs(db, now=state["now"]),
+        check_query(
+            "SELECT t.readiness = 'READY' AND j.error IS NOT NULL FROM tasks t JOIN jobs j ON j.id = t.job_id"
+            " WHERE t.id = $1", "alert",
+        ),
+    ),
+    "cancel_tasks:child": Scenario(
+        prepared_by(with_claim(submit_two_tasks), submit_child),
+        lambda db, state: control.cancel_tasks(db, [state["task"]]),
+        check_query("SELECT status::text FROM jobs WHERE parent_job_id = $1", "job", is_="CANCELLED"),
+    ),
+    "promote:event": Scenario(
+        two_days_later(prepared_by(with_claim(submit_two_tasks), begin_wait(Wait("event", 60.0, name="paid")))),
+        promote_later,
+        check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
+    ),
+    "promote:approval": Scenario(
+        two_days_later(
+            prepared_by(
+                with_claim(submit_two_tasks),
+                begin_wait(Wait("approval", 60.0, approval=ApprovalRequest("Pay?", "writer"))),
+            )
+        ),
+        promote_later,
+        check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
+    ),
+    "retry:handlers": Scenario(
+        prepared_by(submit_with_handlers, fail),
+        lambda db, state: control.retry_failed_tasks(db, state["job"]),
+        check_query(RESET_HANDLERS, "task", is_=2),
+    ),
+    "retry:undone": Scenario(
+        prepared_by(submit_with_handlers, fail, claim, add_compensations, succeed, claim),
+        lambda db, state: control.retry_failed_tasks(db, state["job"]),
+        check_query("SELECT readiness::text FROM tasks WHERE id = $1", "first", is_="READY"),
+    ),
+    "redrive:handlers": Scenario(
+        prepared_by(submit_with_handlers, fail),
+        lambda db, state: control.redrive_dead_letters(db, task_ids=[state["task"]]),
+        check_query(RESET_HANDLERS, "task", is_=2),
     ),
     "clear:handlers": Scenario(
         prepared_by(submit_with_handlers, fail, claim, succeed),

@@ -372,7 +372,7 @@ async def test_compensations_are_added_once(engine: Engine, sessions: list[Engin
 RESTARTS = [
     *with_first("redrive", "redrive retry clear_a cancel complete_b fail_b claim reap"),
     *with_first("clear_a", "clear_a complete_b choose_b fail_b cancel claim retry"),
-    *with_first("expire", "redrive retry clear_a complete_b fail_b"),
+    *with_first("expire", "expire redrive retry clear_a complete_b fail_b"),
     ("choose_b", "redrive"), ("choose_b", "retry"), ("redrive", "choose_b"),
 ]  # fmt: skip
 

@@ -568,7 +568,7 @@ class Life(RuleBasedStateMachine):
         error = "It exceeded its timeout." if expired else None
         outcome = self.run(control.cancel_job(self.db, job, error=error, now=self.now))
         assert (outcome is not Cancellation.OVER) == was_open
-        if not was_open:
+        if not was_open or (expired and job in self.finished_jobs):  # handlers of a cancelled job have no timeout
             return
         if expired:
             self.model.expired.add(job)
