@@ -324,7 +324,7 @@ async def test_rounding_to_decimals_of_edge_values():
             ]
     report(problems)
     with pytest.raises(QueryError, match="does not fit"):
-        await obj.select(x=lit(2**63 - 1).round(-1)).data()
+        await obj.select(x=lit(2**63 - 1).cast("Int64").round(-1)).data()
 
 
 # --- texts -------------------------------------------------------------------------------------------------------
