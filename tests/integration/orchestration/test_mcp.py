@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,14 +23,25 @@ from pydantic import SecretStr
 from aaiclick.api.orgs import SetSecretRequest
 from aaiclick.cli.mcp import check_installation
 from aaiclick.cli.operations import open_operations
-from aaiclick.data import create_object_from_value
+from aaiclick.data import create_object_from_query, create_object_from_value
+from aaiclick.data.expectations import unique
 from aaiclick.mcp.server import OperationsThread, build_server
 from aaiclick.mcp.tool_results import MAX_BYTES, render, shorten
-from aaiclick.orchestration import OrchContext, create_job, create_task, get_secret, run_job_test
+from aaiclick.orchestration import (
+    OrchContext,
+    create_job,
+    create_task,
+    enqueue,
+    get_secret,
+    handler,
+    run_job_test,
+    task,
+)
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy.api_keys import create_key
+from tests.fork_server import FORK_SERVER
 from tests.integration.server.conftest import start_server
 from tests.mcp_assistant import Assistant, open_http_client
 
@@ -66,6 +78,27 @@ async def leaks() -> None:
     raise ConnectionRefusedError(f"mail.example.org refused {secret}")
 
 
+@task(tests=[unique("id")])
+def repeated() -> list[dict[str, int]]:
+    return [{"id": 7}, {"id": 7}]
+
+
+async def refused_query() -> object:
+    return await create_object_from_query(
+        "SELECT throwIf(number = 3, 'the price of item 3 is negative') FROM numbers(9)"
+    )
+
+
+def lost() -> None:
+    """Kill the worker process, as the kernel does if memory is short."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handler("mail:send")
+def send(to: str) -> None:
+    raise RuntimeError(f"the mailbox of {to} is full")
+
+
 async def fine(value: object = None) -> int:
     return 1
 
@@ -77,7 +110,11 @@ FAILED = {
     "slow": (slow, "0.3"),
     "logged": (logged, "the warehouse answered 503 for item 4711"),
     "leaks": (leaks, "ConnectionRefusedError"),
+    "repeated": (repeated, "unique: id"),
+    "refused query": (refused_query, "the price of item 3 is negative"),
+    "lost": (lost, "The worker process ended with"),
 }
+DEAD_LETTER = "the mailbox of ada@example.org is full"
 WAITING = {
     "paused": ({"queue": "held"}, "paused"),
     "no worker": ({"queue": "gpu"}, "no worker"),
@@ -117,13 +154,18 @@ async def connect_over_http(log: Path, scope: str = "reader", **variables: str) 
 
 async def seed() -> dict[str, str]:
     """Run jobs that fail and submit tasks that wait; returns the ids of the waiting tasks by name."""
-    options: dict[str, dict[str, Any]] = {"slow": {"timeout_seconds": 0.3}}
+    options: dict[str, dict[str, Any]] = {"slow": {"timeout_seconds": 0.3}, "lost": {"queue": "worker"}}
     async with OrchContext():
+        await enqueue("mail:send", {"to": "ada@example.org"}, queue="worker", retries=0)
         for name, (function, _) in FAILED.items():
             arguments = {"total": 3} if function is divide else {}
             first = create_task(function, arguments, retries=0, **options.get(name, {}))
             job = await create_job(name, create_task(fine, {"value": first}))
-            await asyncio.to_thread(run_job_test, job)
+            if function is lost:
+                worker = ["worker", "start", "--queue", "worker", "--import", __name__, "--processes", "1", "--drain"]
+                assert await asyncio.to_thread(FORK_SERVER.start(worker, dict(os.environ)).wait, 60) == 0
+            else:
+                await asyncio.to_thread(run_job_test, job)
         waiting = {}
         for name, (task_options, _) in WAITING.items():
             submitted = create_task(fine, {}, **task_options)
@@ -157,7 +199,7 @@ async def test_scripted_assistant_finds_the_cause_of_every_seeded_failure(
         failures = {job["name"]: job["id"] for job in (await ask("list_failures"))["jobs"]}
         assert len((await ask("list_failures", hours=1e308))["jobs"]) == len(failures)
         assert failures.keys() == FAILED.keys()
-        assert len(failures) + len(waiting) == 10
+        assert len(failures) + 1 == 10  # and a dead letter
         for name, job_id in failures.items():
             ask.calls = 1
             explained = await ask("explain_failure", job_id=job_id)
@@ -166,6 +208,12 @@ async def test_scripted_assistant_finds_the_cause_of_every_seeded_failure(
             log = await ask("read_log", task_id=failed["id"])
             assert FAILED[name][1] in json.dumps([failed, log]), (name, failed, log)
             assert ask.calls <= MAX_CALLS
+        ask.calls = 0
+        groups = (await ask("list_failures"))["dead_letters_by_error"]
+        [fingerprint] = [group["fingerprint"] for group in groups if group["type"] == "mail:send"]
+        [letter] = (await ask("list_dead_letters", fingerprint=fingerprint))["dead_letters"]
+        assert DEAD_LETTER in letter["error"]
+        assert ask.calls <= MAX_CALLS
         for name, task_id in waiting.items():
             explained = await ask("explain_task", task_id=task_id)
             cause = "waits for" if name == "blocked" else WAITING[name][1]
