@@ -76,6 +76,8 @@ class TextMethods(_MethodGroup[E]):
         return self._apply_function("find", text)
 
     def replace(self, old: str, new: str) -> E:
+        if old == "":
+            raise DataTypeError("replace needs a text to replace, not an empty one.")
         return self._apply_function("replace", old, new)
 
     def slice(self, start: int, length: int | None = None) -> E:
@@ -104,23 +106,25 @@ class TextMethods(_MethodGroup[E]):
 
     def matches(self, pattern: str) -> E:
         """Whether a regular expression (RE2) matches anywhere."""
-        return self._apply_function("matches", pattern)
+        return self._apply_function("matches", _dot_pattern(pattern))
 
     def extract(self, pattern: str, group: int = 1) -> E:
         """A group of the first match of a regular expression (RE2), 0 for all of it; NULL without a match."""
         group = check_integer(group, "A group")
         if not 0 <= group <= _count_groups(pattern):
             raise DataTypeError(f"The pattern {pattern!r:.80} has no group {group}.", remedy="Use ( ), or group=0.")
-        return self._apply_function("extract", f"({pattern})", params=(group,))
+        return self._apply_function("extract", _dot_pattern(f"({pattern})"), params=(group,))
 
     def extract_all(self, pattern: str) -> E:
-        return self._apply_function("extract_all", pattern)
+        """All matches of a regular expression (RE2), or of its first group if it has one."""
+        return self._apply_function("extract_all", _nonempty_pattern(pattern))
 
     def replace_regex(self, pattern: str, new: str) -> E:
-        return self._apply_function("replace_regex", pattern, new)
+        """Replace all matches of a regular expression (RE2); `\\1` in the new text is a group, `\\0` the match."""
+        return self._apply_function("replace_regex", _nonempty_pattern(pattern, is_anchor_accepted=True), new)
 
     def count_matches(self, pattern: str) -> E:
-        return self._apply_function("count_matches", pattern)
+        return self._apply_function("count_matches", _nonempty_pattern(pattern))
 
     def like(self, pattern: str) -> E:
         return self._apply_function("like", pattern)
@@ -138,6 +142,29 @@ class TextMethods(_MethodGroup[E]):
         """Read datetimes in UTC by a format with Python's directives; NULL where the text does not fit."""
         plan = plan_parse(pattern)
         return self._apply_function("strptime", plan.regex, *([plan.native] if plan.native else []), params=(plan,))
+
+
+def _dot_pattern(pattern: str) -> str:
+    """Return a pattern in which `.` matches no line break, as in Python; in ClickHouse it does."""
+    return f"(?-s){pattern}" if "." in pattern else pattern
+
+
+def _nonempty_pattern(pattern: str, is_anchor_accepted: bool = False) -> str:
+    """Return a pattern for repeated matches; raise DataTypeError if it matches an empty text.
+
+    ClickHouse stops there, or splits characters. Anchors such as `^` match at the ends of a text only.
+    """
+    simple = re.sub(r"\\[pP](?:\{[^}]*\}|.)", "x", pattern).replace(r"\z", r"\Z")
+    try:
+        compiled = re.compile(simple)
+    except (re.error, OverflowError):
+        return _dot_pattern(pattern)
+    match = compiled.match("éé", 1) if is_anchor_accepted else compiled.search("")
+    if match is not None and not match.group():
+        raise DataTypeError(
+            f"The pattern {pattern!r:.80} matches an empty text.", remedy="Use + instead of *, for example."
+        )
+    return _dot_pattern(pattern)
 
 
 def _count_groups(pattern: str) -> int:

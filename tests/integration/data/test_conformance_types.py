@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import product
@@ -329,11 +330,43 @@ async def test_rounding_to_decimals_of_edge_values():
 
 # --- texts -------------------------------------------------------------------------------------------------------
 
-TEXTS = ["", "ß", "İ", "ǆ", "Straße", "ÀÉÎ", "éa é-b o'neil", "🦆x", "\u0301a", "ﬁ", "ΑΣ", "a1b c2d", "x_y"]
+TEXTS = [
+    "a\nb",
+    "a%b\\",
+    "",
+    "ß",
+    "İ",
+    "ǆ",
+    "Straße",
+    "ÀÉÎ",
+    "éa é-b o'neil",
+    "🦆x",
+    "\u0301a",
+    "ﬁ",
+    "ΑΣ",
+    "a1b c2d",
+    "x_y",
+]
 TITLES = dict(
     zip(
         TEXTS,
-        ["", "ß", "İ", "Ǆ", "Straße", "Àéî", "Éa É-B O'Neil", "🦆X", "\u0301A", "ﬁ", "Ασ", "A1b C2d", "X_Y"],
+        [
+            "A\nB",
+            "A%B\\",
+            "",
+            "ß",
+            "İ",
+            "Ǆ",
+            "Straße",
+            "Àéî",
+            "Éa É-B O'Neil",
+            "🦆X",
+            "\u0301A",
+            "ﬁ",
+            "Ασ",
+            "A1b C2d",
+            "X_Y",
+        ],
         strict=True,
     )
 )
@@ -353,7 +386,15 @@ TEXT_FUNCTIONS = {
     "replace": (lambda x: x.replace("é", "e"), lambda v: v.replace("é", "e")),
     "repeat": (lambda x: x.repeat(2), lambda v: v * 2),
     "starts_with": (lambda x: x.starts_with("é"), lambda v: v.startswith("é")),
-    "dot": (lambda x: x.count_matches("."), len),
+    "dot": (lambda x: x.count_matches("."), lambda v: len(re.findall(".", v))),
+    "matches dot": (lambda x: x.matches("a.b"), lambda v: bool(re.search("a.b", v))),
+    "matches all": (lambda x: x.matches("(?s)a.b"), lambda v: bool(re.search("(?s)a.b", v))),
+    "extract dots": (lambda x: x.extract("a(.)?"), lambda v: (m := re.search("a(.)?", v)) and (m.group(1) or "")),
+    "extract_all dots": (lambda x: x.extract_all("a.+"), lambda v: re.findall("a.+", v)),
+    "replace dots": (lambda x: x.replace_regex("[a-c].", r"<\0>"), lambda v: re.sub("[a-c].", r"<\g<0>>", v)),
+    "replace ends": (lambda x: x.replace_regex("^|$", "|"), lambda v: re.sub("^|$", "|", v)),
+    "like": (lambda x: x.like(r"a\%_\\"), lambda v: v == "a%b\\"),
+    "contains": (lambda x: x.contains("%"), lambda v: "%" in v),
     "title": (lambda x: x.title(), TITLES.get),
 }
 
@@ -368,6 +409,16 @@ async def test_texts_with_unicode():
             if value != reference(text):
                 problems.append(f"{name} of {text!r}: {value!r} is not {reference(text)!r}")
     report(problems)
+
+
+@pytest.mark.parametrize("pattern", ["x*", "", "(a|)", r"\pL*", "(?:ab)?"])
+def test_repeated_matches_of_empty_texts_are_refused(pattern):
+    text = col("s").str
+    for operation in (text.extract_all, text.count_matches, lambda p: text.replace_regex(p, "-")):
+        with pytest.raises(DataTypeError, match="matches an empty text"):
+            operation(pattern)
+    with pytest.raises(DataTypeError, match="not an empty one"):
+        text.replace("", "-")
 
 
 @pytest.mark.usefixtures("data")
