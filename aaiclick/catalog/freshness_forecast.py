@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 FreshnessState = Literal["fresh", "late", "will be late"]
 MAX_CAUSES = 10
+PAGE_ROWS = 1_000
+"""Datasets that are judged at once, with the runs of the definitions that they are computed by."""
+
+FORECAST_SECONDS = 86_400.0
+"""After now and the last scheduled start: datasets that are due later are not listed as `will be late`."""
+
+MAX_COUNTED = 10_000
+
 OVERRUN_FACTOR = 1.25
 """A run that takes longer than all recent ones is expected to take a quarter longer still."""
 
@@ -196,6 +204,39 @@ class FreshnessForecaster:
         expected = {input_: self._expect_update(input_, now) for input_ in producer.inputs}
         moments = {input_: moment for input_, moment in expected.items() if moment is not None}
         return min(moments, key=lambda input_: moments[input_]) if moments else next(iter(producer.inputs), None)
+
+
+async def list_forecasts(
+    connection: Connection, reader: Reader, *, dataset: str | None = None, late: bool = False, limit: int
+) -> list[tuple[FreshnessRow, Forecast]]:
+    """Judge datasets with a policy, those that are due first; `late`: list those that are or will be late.
+
+    Those are only searched among datasets that are due by the end of the time for which updates are predicted.
+    """
+    due_before = await freshness.get_forecast_end(connection, reader.org_id, FORECAST_SECONDS) if late else None
+    page_rows = PAGE_ROWS if late else min(limit, PAGE_ROWS)
+    judged: list[tuple[FreshnessRow, Forecast]] = []
+    last: FreshnessRow | None = None
+    while len(judged) < limit:
+        rows = await freshness.list_freshness(
+            connection, reader, dataset=dataset, due_before=due_before, after=last, limit=page_rows
+        )
+        if not rows:
+            break
+        last = rows[-1]
+        forecaster = await load_forecaster(connection, reader, rows)
+        forecasts = [(row, forecaster.judge(row)) for row in rows]
+        judged += [(row, forecast) for row, forecast in forecasts if not late or forecast.state != "fresh"]
+    return judged[:limit]
+
+
+async def count_expected_late(connection: Connection) -> int:
+    """Count datasets of all organisations that will be late, at most MAX_COUNTED of each."""
+    count = 0
+    for org_id in await freshness.list_orgs_with_policies(connection):
+        listed = await list_forecasts(connection, Reader(org_id, None), late=True, limit=MAX_COUNTED)
+        count += sum(forecast.state == "will be late" for _, forecast in listed)
+    return count
 
 
 async def load_forecaster(connection: Connection, reader: Reader, rows: Sequence[FreshnessRow]) -> FreshnessForecaster:

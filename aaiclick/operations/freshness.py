@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aaiclick.api.freshness import DatasetFreshness
-from aaiclick.catalog.freshness_forecast import Forecast, load_forecaster
+from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.store.catalog import freshness as store
 from aaiclick.store.catalog.freshness import FreshnessRow
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
-
-PAGE_ROWS = 1_000
-"""Datasets that are judged at once, with the runs of the definitions that they are computed by."""
-
-FORECAST_SECONDS = 86_400.0
-"""After the last scheduled start: datasets that are due later are not listed as `will be late`."""
 
 
 @operation(Permission.READER, changes=False)
@@ -28,31 +21,14 @@ async def list_freshness(
 ) -> list[DatasetFreshness]:
     """List datasets with a freshness policy, those that are due first; `late`: those that are or will be late."""
     reader = await dataset_reader(connection, actor)
-    due_before = await store.get_forecast_end(connection, reader.org_id, FORECAST_SECONDS) if late else None
-    judged: list[tuple[FreshnessRow, Forecast]] = []
-    last: FreshnessRow | None = None
-    while len(judged) < limit:
-        rows = await store.list_freshness(
-            connection,
-            reader,
-            dataset=dataset,
-            due_before=due_before,
-            after=last,
-            limit=PAGE_ROWS if late else min(limit, PAGE_ROWS),
-        )
-        if not rows:
-            break
-        last = rows[-1]
-        forecaster = await load_forecaster(connection, reader, rows)
-        forecasts = [(row, forecaster.judge(row)) for row in rows]
-        judged += [(row, forecast) for row, forecast in forecasts if not late or forecast.state != "fresh"]
+    forecasts = await list_forecasts(connection, reader, dataset=dataset, late=late, limit=limit)
     return [
         DatasetFreshness(
             dataset=row.name, dag=row.dag, job=row.job, policy=_describe_policy(row), state=forecast.state,
             updated_at=row.updated_at, due_at=row.due_at, expected_at=forecast.expected_at,
             causes=list(forecast.causes),
         )
-        for row, forecast in judged[:limit]
+        for row, forecast in forecasts
     ]  # fmt: skip
 
 

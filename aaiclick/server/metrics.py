@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,6 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
+from aaiclick.catalog.freshness_forecast import count_expected_late
 from aaiclick.store.enums import BUCKETS, AttemptOutcome, Severity
 from aaiclick.store.metrics import MetricRows, load_metrics
 
@@ -34,7 +36,8 @@ TTL_FACTOR = 20
 
 async def scrape_metrics(connection: Connection, *, worker_timeout_seconds: float) -> bytes:
     """Count the metrics and render them in Prometheus' text format."""
-    return render_metrics(await load_metrics(connection, worker_timeout_seconds=worker_timeout_seconds))
+    rows = await load_metrics(connection, worker_timeout_seconds=worker_timeout_seconds)
+    return render_metrics(replace(rows, expected_late_datasets=await count_expected_late(connection)))
 
 
 def render_metrics(metrics: MetricRows) -> bytes:
@@ -82,6 +85,11 @@ class MetricsCollector:
             incidents.add_metric([severity], counts.get(severity, 0))
         yield incidents
         yield GaugeMetricFamily("datasets_late", "Datasets with an overdue update.", metrics.late_datasets)
+        yield GaugeMetricFamily(
+            "datasets_expected_late",
+            "Datasets that are not late yet, with an update that is expected too late.",
+            metrics.expected_late_datasets,
+        )
         yield GaugeMetricFamily("jobs_overdue", "Unfinished jobs after their deadline.", metrics.overdue_jobs)
         yield GaugeMetricFamily(
             "data_tests_blocked", "Data tests that blocked the last update of their partition.", metrics.blocked_tests

@@ -32,6 +32,8 @@ class MetricRows:
     incidents: list[asyncpg.Record]
     """Open incidents by severity."""
     late_datasets: int = 0
+    expected_late_datasets: int = 0
+    """Set by the caller: the store has no forecasts."""
     blocked_tests: int = 0
     overdue_jobs: int = 0
 

@@ -127,6 +127,11 @@ async def list_dataset_names(connection: Connection, reader: Reader, datasets: I
     return {row["id"]: row["name"] for row in rows}
 
 
+async def list_orgs_with_policies(connection: Connection) -> list[UUID]:
+    """List the organisations that have freshness policies."""
+    return [row["id"] for row in await connection.fetch(statement("list_orgs_with_policies"))]
+
+
 async def get_forecast_end(connection: Connection, org_id: UUID, seconds: float) -> datetime:
     """Return the end of the time for which updates are predicted: so long after now and the last scheduled start."""
     return await connection.fetchval(statement("get_forecast_end"), org_id, seconds)

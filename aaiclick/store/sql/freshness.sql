@@ -97,6 +97,9 @@ ORDER BY j.id, t.id DESC
 -- The names of those of the datasets $3 of the org $1 that the roles $2 (NULL: all) may read.
 SELECT id::text, name FROM datasets WHERE org_id = $1 AND id = ANY ($3::uuid[]) AND ($2::text[] IS NULL OR read_roles && $2)
 
+-- name: list_orgs_with_policies
+SELECT o.id FROM orgs o WHERE EXISTS (SELECT FROM dataset_freshness f WHERE f.org_id = o.id) ORDER BY o.id
+
 -- name: get_forecast_end
 -- The end of the time for which updates in the org $1 are predicted: $2 seconds from now, or from the last scheduled start.
 SELECT $2::float8 * interval '1 second' + greatest(now(), (

@@ -1,4 +1,4 @@
-"""Data tests: a red test with its failing rows is one click from the overview."""
+"""Data tests, freshness and incidents: what is wrong with data is one click from the overview, with its causes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ jobs:
     activation: source
     operator: sql
     source: {kind: manual}
-    outputs: [{name: prices, tests: [{between: {column: euros, low: 0}}]}]
+    outputs: [{name: prices, tests: [{between: {column: euros, low: 0}}], freshness: {max_age: 2h}}]
     config: {query: "SELECT 41 AS id, -5 AS euros"}
 publish: [{output: prices, name: refused_prices}]
 """
 
 
-def test_failed_test_leads_from_the_overview_to_its_failing_rows(site, visit) -> None:
+def test_failed_test_leads_to_rows_causes_and_incident(site, visit) -> None:
     site.api("POST", "/v1/dags/deploy", {"text": DAG})
     job_id = site.api("POST", "/v1/dags/refused/run", {})["id"]
     assert site.ended(job_id) == "FAILED"
-    page = visit("admin").go("/")
+    admin = visit("admin")
+    page = admin.go("/")
     failed = page.locator("#tests tr", has_text="refused_prices")
     expect(failed).to_contain_text("Blocked")
     failed.get_by_role("link", name="between: euros from 0").click()
@@ -31,3 +32,23 @@ def test_failed_test_leads_from_the_overview_to_its_failing_rows(site, visit) ->
     listed = site.api("GET", "/v1/data-tests?failed=true")["items"]
     assert [item["outcome"] for item in listed if item["subject"] == "refused.prices"] == ["blocked"]
     assert "between: euros from 0" in site.cli("datasets", "tests", "--failed").stdout
+
+    site.sql("UPDATE dataset_freshness SET due_at = now() - interval '1 minute'")
+    admin.go("/")
+    late = page.locator("#late tr", has_text="refused_prices")
+    expect(late).to_contain_text("Late")
+    expect(late).to_contain_text("refused.make failed at")
+    late.get_by_role("link", name="refused_prices").click()
+    expect(page.locator("#late")).to_contain_text("Why is it late?")
+    expect(page.locator("#late")).to_contain_text("DataTestError: The data tests of refused.prices failed")
+    expect(page.locator(".facts")).to_contain_text("Late at most 2h old")
+    expect(visit("reader").go("/").locator("#late")).to_have_count(0)
+    (opened,) = [row for row in site.api("GET", "/v1/incidents")["items"] if row["dag_name"] == "refused"]
+    assert opened["rule"] == "data_test_failed"
+    admin.go("/incidents")
+    page.get_by_role("link", name=opened["title"]).click()
+    incident = page.locator("#incident")
+    expect(incident).to_contain_text("no row was published: between: euros from 0")
+    expect(incident.locator(".command")).to_contain_text(f"aaiclick tasks show {opened['task_id']}")
+    incident.get_by_role("link", name="refused.make").first.click()
+    expect(page.locator("h1")).to_contain_text("refused.make")

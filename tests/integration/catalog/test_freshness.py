@@ -13,6 +13,7 @@ import pytest
 from aaiclick.operations.actor import local_actor
 from aaiclick.operations.freshness import list_freshness
 from aaiclick.orchestration.loops import incidents
+from aaiclick.server.metrics import scrape_metrics
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import freshness
 from aaiclick.store.catalog.datasets import Reader
@@ -45,6 +46,9 @@ async def test_documented_policies_are_late_until_an_update(shop):
     await shop.run()
     late = {row.dataset: row.state for row in await list_freshness(shop.db, actor, late=True)}
     assert late == {"totals": "will be late"}  # its source runs once a day
+    metrics = (await scrape_metrics(shop.db, worker_timeout_seconds=60)).decode()
+    assert "datasets_late 0.0" in metrics
+    assert "datasets_expected_late 1.0" in metrics
     due = {row["name"]: row["due"].total_seconds() for row in await shop.db.fetch(DUE)}
     assert 7100 < due["totals"] <= 7200
     assert due["orders"] > 0

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from starlette.responses import Response
 
+from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.ui.metrics_sampler import completion_rates
@@ -13,7 +14,7 @@ from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg import charts
 from aaiclick.snowflake import EPOCH_MS, TIMESTAMP_SHIFT
-from aaiclick.store.catalog import data_tests, freshness
+from aaiclick.store.catalog import data_tests
 from aaiclick.store.engine import queries
 from aaiclick.store.ui import job_queries
 
@@ -50,7 +51,12 @@ async def show_overview(page: PageRequest) -> Response:
         )
         reader = await dataset_reader(connection, page.caller)
         tests = await data_tests.list_latest_tests(connection, reader, failed=True, limit=MAX_JOBS)
-        late = await freshness.list_freshness(connection, reader, due_before=end, limit=MAX_JOBS)
+        roles = None if reader.roles is None else tuple(sorted(reader.roles))
+        late = await cache.get(
+            ("late", org, roles),
+            lambda: list_forecasts(connection, reader, late=True, limit=MAX_JOBS),
+            min_ttl_seconds=2,
+        )
         running = await job_queries.list_unfinished_jobs(
             connection, org, status="RUNNING", search=None, before=queries.LAST_ID, limit=MAX_JOBS
         )
