@@ -34,7 +34,8 @@ def report_failure(job: Job) -> None:
         print_message(f"\n{job.failed_tasks - len(failed)} more tasks failed: aaiclick tasks ls {job.id}")
     if failed:
         print_message(f"\nThe whole log:             aaiclick logs {failed[0].id}")
-        print_message(f"Repeat it in a debugger:   aaiclick tasks debug {failed[0].id} --pdb")
+        if not _is_definition(failed[0]):
+            print_message(f"Repeat it in a debugger:   aaiclick tasks debug {failed[0].id} --pdb")
         print_message(f"Retry after a correction:  aaiclick jobs retry {job.id}")
 
 
@@ -45,14 +46,18 @@ def _iter_failed(operations: SyncEndpoints, job: Job) -> Iterator[Task]:
 
 def _describe_task(operations: SyncEndpoints, task: Task) -> str:
     attempts = f"attempt {task.attempt}" + (f" of {task.max_attempts}" if task.status == "DEAD_LETTER" else "")
-    is_definition = task.entrypoint == DEFINITION_ENTRYPOINT  # its arguments are ids of the catalog
-    arguments = "" if is_definition else f"({format_arguments(operations.get_task(task.id).kwargs)})"
+    arguments = "" if _is_definition(task) else f"({format_arguments(operations.get_task(task.id).kwargs)})"
     call = f"{task.type}{arguments}"
     description = f"\n{call} (task {task.id}) failed in {attempts}:\n\n{(task.error or '').rstrip()}"
     lines = _last_lines(operations, task)
     if not lines:
         return description
     return f"{description}\n\nIts last output:\n\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _is_definition(task: Task) -> bool:
+    """Whether a task is a step of a DAG: its arguments are ids of the catalog, and it is not repeated alone."""
+    return task.entrypoint == DEFINITION_ENTRYPOINT
 
 
 def format_arguments(kwargs: object) -> str:
