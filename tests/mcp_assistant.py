@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from aaiclick.mcp.tool_results import MAX_BYTES
+from tests.documentation import BLOCKS
 
 
 class Assistant:
@@ -33,10 +34,13 @@ class Assistant:
 
 @asynccontextmanager
 async def open_http_client(url: str, key: str) -> AsyncIterator[Client]:
-    """Connect to /mcp of a server with an API key."""
-    headers = {"Authorization": f"Bearer {key}"}
+    """Connect with an API key as docs/mcp.md says."""
+    [text] = [block.text for block in BLOCKS if block.page == "mcp.md" and '"url"' in block.text]
+    program = json.loads(text.replace("https://aaiclick.example.org", url).replace("aai_…", key))["mcpServers"][
+        "aaiclick"
+    ]
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http_client,
-        Client(streamable_http_client(f"{url}/mcp", http_client=http_client)) as client,
+        httpx2.AsyncClient(headers=program["headers"], timeout=60) as http_client,
+        Client(streamable_http_client(program["url"], http_client=http_client)) as client,
     ):
         yield client

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from aaiclick.api.field_types import (
-    MAX_ITEMS,
     ApiModel,
     Arguments,
     Entrypoint,
@@ -19,6 +18,9 @@ from aaiclick.api.field_types import (
     Snowflake,
 )
 from aaiclick.api.tasks import TaskOptionFields
+
+MAX_DECLARED = 1_000
+"""Maximum number of the schedules that a module declares."""
 
 ScheduleName = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\s/\x00-\x1f]([^/\x00-\x1f]*[^\s/\x00-\x1f])?$")
@@ -127,7 +129,7 @@ class SyncSchedulesRequest(RequestModel):
     """All schedules that a module declares."""
 
     module: Module
-    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_ITEMS)]
+    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_DECLARED)]
     dry_run: bool = False
 
 

@@ -7,6 +7,7 @@ it starts nothing twice.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -136,7 +137,8 @@ async def _plan_times(connection: Connection, definition: asyncpg.Record, first:
     source: dict[str, Any] = json.loads(definition["source"])
     schedule = parse_schedule(source["schedule"], source["timezone"])
     now = await read_clock(connection)
-    times = list_times_between(schedule, first, last, now)
+    # in a thread, since rare times are looked for day by day
+    times = await asyncio.to_thread(list_times_between, schedule, first, last, now)
     requests = [
         store.BackfillRun(f"cron:{nominal.isoformat()}", {"kind": "backfill", "nominal": nominal.isoformat()})
         for nominal in times

@@ -127,12 +127,15 @@ async def hidden_tables(owner: Connection, reader: Reader, names: Sequence[str])
 
     A table without references is hidden, since its task is no longer known. `owner` bypasses row-level security.
     """
+    from aaiclick.orchestration.table_audit import stored_name  # slow import: ClickHouse
+
     if reader.roles is None or not names:
         return set()
-    holders = await table_references.list_table_holders(owner, names, reader.org_id)
+    tables = {stored_name(name, reader.org_id): name for name in names}
+    holders = await table_references.list_table_holders(owner, list(tables), reader.org_id)
     hidden = await hidden_task_ids(owner, reader, (row["task_id"] for row in holders if row["task_id"] is not None))
     return {
-        row["table_name"]
+        tables[row["table_name"]]
         for row in holders
         if row["task_id"] in hidden or (row["task_id"] is None and (row["of_dag"] or row["owner"] is None))
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
 DAG_NAME = "chaos"
-DEFINITIONS = ("sell", "tidy", "sums")
+DEFINITIONS = ("sell", "tidy", "sums", "totals")
 EXACTLY_ONCE = ("sell", "tidy")
 """Steps that run exactly once per trigger; sums run per changed day, unless another run covered them."""
 TASKS_PER_RUN = 4
@@ -48,6 +48,12 @@ jobs:
     execution_strategy: PerPartition
     outputs: [daily]
     config: {query: "SELECT day, sum(amount) AS total FROM sales GROUP BY day"}
+  - name: totals
+    activation: reactive
+    operator: sql
+    execution_strategy: Coalesce
+    outputs: [total]
+    config: {query: "SELECT count() AS sales, sum(amount) AS amount FROM sales"}
 publish: [daily]
 """
 
@@ -86,6 +92,10 @@ async def find_differences(
         f"the sale {row} was added {raw[row]} times and cleaned {tidied[row]} times"
         for row in _find_mismatches(raw, tidied)
     ]
+    total = await _count_rows(connection, clickhouse, f"{DAG_NAME}.total", ("sales", "amount"))
+    expected = tidied.total(), sum(int(str(amount)) * count for (_, _, amount), count in tidied.items())
+    if total != Counter[Row]([expected]):  # the last of waiting updates is not lost
+        findings.append(f"the total is {[*total]} instead of {expected}")
     findings += [f"the sum {row} is there {sums[row]} times" for row in _find_mismatches(_sum_by_day(tidied), sums)]
     return findings + await _find_wrong_counts(connection, acknowledged.values())
 

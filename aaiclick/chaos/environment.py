@@ -19,7 +19,8 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.approvers import decide_approvals
 from aaiclick.chaos.checker import TRIGGERS
 from aaiclick.chaos.dag_workload import DAG, DAG_NAME, DEFINITIONS
-from aaiclick.chaos.flow_clients import FlowClient, create_schedules, pause_schedules
+from aaiclick.chaos.failure_clients import FailureClient
+from aaiclick.chaos.flow_clients import create_schedules, pause_schedules
 from aaiclick.chaos.history import record_event
 from aaiclick.chaos.incident_oracle import UNSETTLED
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, CLIENTS, RETRY, TASK_MODULE, BacklogLimiter
@@ -84,7 +85,7 @@ class ChaosEnvironment:
         self.server: ApiServer
         self.workers: list[ChaosWorker] = []
         self.dead: list[Program] = []
-        self.clients: list[FlowClient] = []
+        self.clients: list[FailureClient] = []
         self.frozen: set[int] = set()
         self.skipped: set[str] = set()
         self.workers_lock = asyncio.Lock()
@@ -135,7 +136,7 @@ class ChaosEnvironment:
             rng = random.Random(f"{self._seed}/client {number}")  # noqa: S311
             route = await Route.make(self.servers, data=False)
             await route.add("server", TcpProxy(("127.0.0.1", self.server.port)))
-            self.clients.append(FlowClient(number, rng, route, self.history, orgs, self._limiter, self._key))
+            self.clients.append(FailureClient(number, rng, route, self.history, orgs, self._limiter, self._key))
         approvers = decide_approvals(self.servers.postgres, orgs, self.history)
         background = (self._supervise_programs(), self._count_backlog(), approvers)
         self._background = [asyncio.create_task(coroutine) for coroutine in background]

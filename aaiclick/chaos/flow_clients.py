@@ -13,6 +13,7 @@ from uuid import UUID
 from aaiclick.chaos.history import record_event
 from aaiclick.chaos.load_clients import (
     ATTEMPTS,
+    CANCELLED,
     CLIENT_EVENTS,
     DONE,
     JOB_NAME,
@@ -24,7 +25,7 @@ from aaiclick.chaos.load_clients import (
     LoadClient,
 )
 from aaiclick.chaos.tasks import BATCH_TYPE, ITEM_TYPE, note_failure, run_final
-from aaiclick.orchestration import wait_for_event, wait_for_job
+from aaiclick.orchestration import Group, wait_for_event, wait_for_job
 from aaiclick.orchestration.failure_paths import make_job_handlers
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule
@@ -35,6 +36,7 @@ from aaiclick.store.engine.schedules import pause_schedule
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.waits import send_event
+from aaiclick.store.enums import WhenBusy
 from aaiclick.store.job_policy import JobPolicy
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
 RATE, RATE_KEY = "20/2", "chaos"
 RATED_ITEMS = 30
 BATCH_ITEMS = 20
-LIMITED_JOBS = 4
+LIMITED_JOBS: Mapping[WhenBusy, int] = {"queue": 4, "skip": 2, "keep_newest": 2, "cancel_running": 1}
+WHEN_BUSY = list(LIMITED_JOBS)
+REPLACING = ("keep_newest", "cancel_running")
 LIMITED_NAME = f"{JOB_NAME}limited"
 SCHEDULE_SECONDS = 5
 RETRY_SECONDS = 0.5
@@ -56,7 +60,7 @@ class FlowClient(LoadClient):
     """A load client that submits work with waits, limits and schedules too; not for the default org."""
 
     shares: ClassVar[Mapping[str, int]] = SHARES | {
-        "waits": 3, "limited": 1, "rated": 1, "debounced": 4, "batch": 1, "cached": 3,
+        "waits": 3, "limited": 2, "rated": 1, "debounced": 4, "merged": 4, "batch": 1, "cached": 3,
     }  # fmt: skip
 
     _debounced: int = field(default=0, init=False)
@@ -73,13 +77,17 @@ class FlowClient(LoadClient):
         check, poll = self._make_task("check_event", payload=event, key=key), self._make_task("poll", polls=3)
         optional, last = self._make_task("fail_finally"), self._make_task("plain")
         optional.options = replace(optional.options, critical=False)
-        [check, poll, ended, optional] >> last  # pyright: ignore[reportUnusedExpression]
-        tasks = [event, ended, check, poll, optional, last]
+        absent = wait_for_event("absent", key=key, timeout_seconds=1.0, default={"key": key})
+        check_default = self._make_task("check_event", payload=absent, key=key)
+        group_final = self._make_task("run_final", key=f"{key}-group")
+        group = Group("steps", [poll, optional], finally_=group_final)
+        [check, check_default, group, ended] >> last  # pyright: ignore[reportUnusedExpression]
+        tasks = [event, ended, check, absent, check_default, poll, optional, group_final, last]
         arguments = {"history": str(self.history), "key": key}
         handlers = make_job_handlers(tasks, run_final, note_failure, arguments)
-        edges = [(check.id, last.id), (poll.id, last.id)]
-        nodes = [*tasks, *handlers]
-        total, _ = await self._submit_job(key, [*nodes], nodes, edges, org=org, final=handlers[-1].id)
+        edges = [(check.id, last.id), (check_default.id, last.id), (poll.id, last.id), (poll.id, group_final.id)]
+        nodes, finals = [*tasks, *handlers], (key, f"{key}-group")
+        total, _ = await self._submit_job(key, [*nodes, group], nodes, edges, org=org, finals=finals)
         if not is_before:
             await self._send(key, org)
         return count + total
@@ -94,25 +102,26 @@ class FlowClient(LoadClient):
         await self._retry_until_done(send)
 
     async def _submit_limited(self, key: str) -> int:
-        """Submit a job of which only some run at the same time."""
+        """Submit a job of which only some run at the same time; others wait, replace others, or are not started."""
         work, last = self._make_task("plain", seconds=0.1), self._make_task("plain")
         work >> last  # pyright: ignore[reportUnusedExpression]
         plan, names = make_plan(collect_unsubmitted([work, last]))
-        org = self.orgs[1]
+        org, when_busy = self.orgs[1], self.rng.choice(WHEN_BUSY)
         record_event(
-            self.history, CLIENT_EVENTS, requested="job", key=key, tasks=[work.id, last.id],
-            edges=[(work.id, last.id)], total=None, ends=(DONE,), org=str(org),
+            self.history, CLIENT_EVENTS, requested="job", key=key, tasks=[work.id, last.id], edges=[(work.id, last.id)],
+            total=None, ends=(DONE, CANCELLED) if when_busy in REPLACING else (DONE,), org=str(org),
         )  # fmt: skip
-        trigger = json.dumps({"kind": "manual", "payload": {"key": key}})
+        trigger, new_id = json.dumps({"kind": "manual", "payload": {"key": key}}), get_snowflake_id()
 
         async def submit() -> int:
-            policy = JobPolicy(LIMITED_JOBS)
-            job = NewJob(get_snowflake_id(), LIMITED_NAME, org, idempotency_key=key, trigger=trigger, policy=policy)
+            policy, name = JobPolicy(LIMITED_JOBS[when_busy], when_busy), f"{LIMITED_NAME} {when_busy}"
+            job = NewJob(new_id, name, org, idempotency_key=key, trigger=trigger, policy=policy)
             async with self._connection() as connection:
                 return await submit_job(connection, job, plan, names)
 
         job_id = await self._retry_until_done(submit)
-        record_event(self.history, CLIENT_EVENTS, acknowledged="job", key=key, job=job_id)
+        if job_id == new_id or when_busy != "skip":
+            record_event(self.history, CLIENT_EVENTS, acknowledged="job", key=key, job=job_id)
         return 3
 
     async def _submit_rated(self, key: str) -> int:
@@ -168,6 +177,22 @@ class FlowClient(LoadClient):
 
         await self._retry_until_done(enqueue)
         record_event(self.history, CLIENT_EVENTS, acknowledged="debounced", key=key, number=number)
+        return 1
+
+    async def _submit_merged(self, _: str) -> int:
+        """Enqueue a payload that is added to the waiting one of this client: none is lost."""
+        self._debounced += 1
+        key, number = f"merged {self.number}", self._debounced
+        arguments = json.dumps({"history": str(self.history), "key": key, f"number_{number}": number})
+        body = f"{TASK_MODULE}.run_merged"
+
+        async def enqueue() -> int:
+            task = NewTask(get_snowflake_id(), body, body, arguments, options=RETRY_OPTIONS)
+            async with self._connection() as connection:
+                return await enqueue_debounced(connection, task, Debounce(1.0, key, is_merged=True), self.orgs[1])
+
+        await self._retry_until_done(enqueue)
+        record_event(self.history, CLIENT_EVENTS, acknowledged="merged", key=key, number=number)
         return 1
 
     async def _submit_cached(self, key: str) -> int:

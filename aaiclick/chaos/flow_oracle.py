@@ -52,6 +52,7 @@ async def check_flow(
 ) -> None:
     check_finals(result, records, read_events(directory, FINAL_TASKS))
     check_debounced(result, records, read_events(directory, DEBOUNCED))
+    check_merged(result, records, read_events(directory, DEBOUNCED))
     check_batches(result, read_events(directory, BATCHED))
     check_rates(result, [(row["org_id"], row["claimed_at"]) for row in await connection.fetch(RATED, RATE_KEY)])
     for row in await connection.fetch(OVERLAPPING):
@@ -60,13 +61,13 @@ async def check_flow(
 
 
 def check_finals(result: CheckResult, records: list[dict[str, Any]], ran: list[dict[str, Any]]) -> None:
-    """Check that the final task of each acknowledged job ran; that it was accepted once is checked for every task."""
+    """Check that the final tasks of each acknowledged job ran; each success is counted elsewhere."""
     acknowledged = {record["key"] for record in records if record.get("acknowledged") == "job"}
     keys = {record["key"] for record in ran}
     for record in records:
-        is_final = record.get("requested") == "job" and record.get("final") is not None
-        if is_final and record["key"] in acknowledged and record["key"] not in keys:
-            result.lost.append(f"the final task {record['final']} of job {record['key']} did not run")
+        if record.get("requested") == "job" and record["key"] in acknowledged:
+            missing = [final for final in record.get("finals", ()) if final not in keys]
+            result.lost += [f"the final task {final} of job {record['key']} did not run" for final in missing]
 
 
 def check_debounced(result: CheckResult, records: list[dict[str, Any]], ran: list[dict[str, Any]]) -> None:
@@ -79,6 +80,14 @@ def check_debounced(result: CheckResult, records: list[dict[str, Any]], ran: lis
         newest = max((record["number"] for record in ran if record["key"] == key), default=0)
         if newest < number:
             result.lost.append(f"payload {number} of the debounced key {key!r} did not run, the last was {newest}")
+
+
+def check_merged(result: CheckResult, records: list[dict[str, Any]], ran: list[dict[str, Any]]) -> None:
+    """Check that every acknowledged payload ran."""
+    pairs = {(record["key"], record["number"]) for record in ran}
+    for record in records:
+        if record.get("acknowledged") == "merged" and (record["key"], record["number"]) not in pairs:
+            result.lost.append(f"payload {record['number']} of the merged key {record['key']!r} did not run")
 
 
 def check_batches(result: CheckResult, ran: list[dict[str, Any]]) -> None:

@@ -61,6 +61,17 @@ RETRIED_ERRORS = (*lifecycle.OUTAGE_ERRORS, TimeoutError, ConflictError)
 """No response: the outcome is unknown. Or the first request is still in progress."""
 
 
+@dataclass(frozen=True)
+class JobFields:
+    """Options of a job of an org other than the default one."""
+
+    timeout_seconds: float | None = None
+    pinned_version: str | None = None
+
+
+NO_FIELDS = JobFields()
+
+
 @dataclass
 class BacklogLimiter:
     """Limits the backlog: how many unfinished tasks clients may have submitted.
@@ -353,32 +364,40 @@ class LoadClient:
         added: int = 0,
         ends: Sequence[str] = (DONE,),
         org: UUID | None = None,
-        final: int | None = None,
+        finals: Sequence[str] = (),
+        fields: JobFields = NO_FIELDS,
+        is_sized: bool = True,
     ) -> tuple[int, int]:
         """Submit a job for some org; return its number of tasks and its id.
 
-        `ends` are the allowed final statuses, `added` the number of tasks that its tasks add, `final` its final task.
+        `ends` are the allowed final statuses, `added` the number of tasks that its tasks add, `finals` the keys of its
+        final tasks. Without `is_sized` its number of tasks is not checked.
         """
         total, org = len(tasks) + added, org or self.rng.choice(self.orgs)
         record_event(
             self.history, CLIENT_EVENTS, requested="job", key=key, tasks=[task.id for task in tasks], edges=edges,
-            total=total, ends=ends, org=str(org), final=final,
+            total=total if is_sized else None, ends=ends, org=str(org), finals=finals,
         )  # fmt: skip
-        make = partial(
-            self._create_job if org == DEFAULT_ORG_ID else self._create_for_org, f"{JOB_NAME}{key}", key, nodes
-        )
-        job_id = await self._retry_until_done(lambda: make(org))
+        if org == DEFAULT_ORG_ID:
+            job_id = await self._retry_until_done(lambda: self._create_job(f"{JOB_NAME}{key}", key, nodes))
+        else:
+            make = partial(self._create_for_org, f"{JOB_NAME}{key}", key, nodes, org, fields)
+            job_id = await self._retry_until_done(make)
         record_event(self.history, CLIENT_EVENTS, acknowledged="job", key=key, job=job_id)
         return total, job_id
 
-    async def _create_job(self, name: str, key: str, nodes: list[Task | Group], _: UUID) -> int:
+    async def _create_job(self, name: str, key: str, nodes: list[Task | Group]) -> int:
         return (await create_job(name, nodes, idempotency_key=key)).id
 
-    async def _create_for_org(self, name: str, key: str, nodes: list[Task | Group], org: UUID) -> int:
+    async def _create_for_org(
+        self, name: str, key: str, nodes: list[Task | Group], org: UUID, fields: JobFields
+    ) -> int:
         """Submit a job as the API server does for a key of that org."""
         plan, names = make_plan(collect_unsubmitted(nodes))
         async with self._connection() as connection:
-            job = NewJob(get_snowflake_id(), name, org, idempotency_key=key)
+            job = NewJob(
+                get_snowflake_id(), name, org, fields.timeout_seconds, key, pinned_version=fields.pinned_version
+            )
             return await submit_job(connection, job, plan, names)
 
     async def _retry_until_done(self, operation: Callable[[], Awaitable[T]]) -> T:

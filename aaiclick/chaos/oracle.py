@@ -12,7 +12,7 @@ from aaiclick.store.engine import deliveries
 
 GENERATED_KEYS = ("schedule:", "debounce:")
 """Beginnings of keys that the product makes."""
-GENERATED_TYPES = (f"{TASK_MODULE}.run_debounced", deliveries.TASK_TYPE)
+GENERATED_TYPES = (f"{TASK_MODULE}.run_debounced", f"{TASK_MODULE}.run_merged", deliveries.TASK_TYPE)
 """Types of items that no client has requested by itself."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER", "SKIPPED")
 

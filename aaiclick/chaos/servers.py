@@ -28,6 +28,8 @@ from aaiclick.store.migrate import upgrade_if_needed
 
 HEARTBEAT_SECONDS = 1.0
 LEASE_SECONDS = 5.0
+CODE_VERSION = "chaos"
+"""The version of the code that all workers run: jobs may be pinned to it."""
 CONCURRENCY = 16
 STOP_SECONDS = 30.0
 FULL_DISK_BYTES = 65_536
@@ -229,7 +231,8 @@ class ChaosWorker(Program):
     name = "worker"
 
     def _command(self) -> list[str]:
-        return ["worker", "start", "--processes", "1", "--concurrency", str(CONCURRENCY)]
+        options = ["--processes", "1", "--concurrency", str(CONCURRENCY), "--code-version", CODE_VERSION]
+        return ["worker", "start", *options]
 
 
 class ApiServer(Program):

@@ -150,6 +150,19 @@ async def undo_step(history: str, key: str, result: int) -> None:
         record_event(Path(history), UNDONE_STEPS, key=key, number=result)
 
 
+async def undo_plain(history: str) -> None:
+    """Undo a step of a job that exceeded its timeout."""
+    with _record_attempt(history):
+        _print_line(history, "undone")
+
+
+async def fail_first(history: str) -> None:
+    """Fail in the first attempt."""
+    with _record_attempt(history) as attempt:
+        if attempt == 1:
+            raise ValueError("The first attempt fails, on purpose.")
+
+
 async def fail_finally(history: str) -> None:
     with _record_attempt(history):
         raise PermanentError("The last step fails, on purpose.")
@@ -184,6 +197,13 @@ async def note_failure(failure: TaskFailure, history: str) -> None:
 async def run_debounced(history: str, key: str, number: int) -> None:
     with _record_attempt(history):
         record_event(Path(history), DEBOUNCED, key=key, number=number)
+
+
+async def run_merged(history: str, key: str, **numbers: int) -> None:
+    """Run the numbers of several payloads."""
+    with _record_attempt(history):
+        for number in numbers.values():
+            record_event(Path(history), DEBOUNCED, key=key, number=number)
 
 
 @task(cache="1d")

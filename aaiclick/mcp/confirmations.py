@@ -30,7 +30,10 @@ class Confirmations:
     consume: Consume
 
     def perform(self, plan: str, confirm: str, change: Callable[[], object]) -> Answer:
-        """Perform a change if `confirm` is the unused token of the same plan; otherwise return the plan and a token."""
+        """Perform a change if `confirm` is the unused token of the same plan; otherwise return the plan and a token.
+
+        The plan has to name all that decides what the change does.
+        """
         if not confirm:
             token = self._sign(plan, f"{int(time.time()) + TOKEN_SECONDS:x}-{secrets.token_hex(4)}")
             return {"plan": plan, "confirm": token, "next": "Show the plan; call again with this token to perform it."}

@@ -5,10 +5,14 @@ The operations write the audit entries.
 
 from __future__ import annotations
 
+import hashlib
+
 from aaiclick.api.dead_letters import RedriveRequest
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.mcp.confirmations import Confirmations
 from aaiclick.mcp.tool_results import Answer, Id, parse_id
+
+DIGEST_DIGITS = 32
 
 
 def retry_job(operations: SyncEndpoints, confirmations: Confirmations, job_id: Id, confirm: str = "") -> Answer:
@@ -44,10 +48,12 @@ def redrive_dead_letters(
 
 
 def deploy_dag(operations: SyncEndpoints, confirmations: Confirmations, dag_yaml: str, confirm: str = "") -> Answer:
-    """Deploy a DAG file. The plan lists its changes."""
+    """Deploy a DAG file. The plan lists its changes; they are shortened, so it also has the digest of the text."""
     changes = operations.diff_dag(dag_yaml)
-    plan = f"Deploy the DAG {operations.validate_dag(dag_yaml).name} with {len(changes)} changes: " + "; ".join(
-        f"{change}" for change in changes
+    digest = hashlib.sha256(dag_yaml.encode()).hexdigest()[:DIGEST_DIGITS]
+    plan = (
+        f"Deploy the DAG {operations.validate_dag(dag_yaml).name} (SHA-256 of its text: {digest}…) "
+        f"with {len(changes)} changes: " + "; ".join(f"{change}" for change in changes)
     )
     return confirmations.perform(plan, confirm, lambda: operations.deploy_dag(dag_yaml))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
 LINK_PATH = "/approve/"
+EXPIRED_LINK = "The link has expired."
 HIDDEN_DATA = "The data is hidden: your roles do not include every dataset of the task."
 
 
@@ -43,12 +45,17 @@ HIDDEN_DATA = "The data is hidden: your roles do not include every dataset of th
 async def list_approvals(
     connection: Connection, actor: Actor, *, everything: bool = False, cursor: str | None = None, limit: int = 100
 ) -> Page[Approval]:
-    """List approvals that wait for a decision, newest first; with `everything` those that have ended too."""
+    """List approvals that wait for a decision, newest first; with `everything` those that have ended too.
+
+    Reasons of hidden tasks are left out.
+    """
     before = read_id_cursor(cursor, LAST_ID)
     rows = await store.list_approvals(
         connection, actor.org_id, only_waiting=not everything, before=before, limit=limit + 1
     )
-    return make_page(rows, limit, _to_approval, lambda row: row.id)
+    hidden = await hidden_task_ids(connection, await dataset_reader(connection, actor), [row.task_id for row in rows])
+    visible_rows = [replace(row, reason=None) if row.task_id in hidden else row for row in rows]
+    return make_page(visible_rows, limit, _to_approval, lambda row: row.id)
 
 
 @operation(Permission.READER, changes=False)
@@ -59,9 +66,7 @@ async def get_approval(connection: Connection, actor: Actor, approval_id: int) -
     detail = _to_detail(fields, may_decide=fields.state == "waiting" and has_role)
     if has_role or not await hidden_task_ids(connection, await dataset_reader(connection, actor), [fields.task_id]):
         return detail
-    return detail.model_copy(
-        update={"shown": ShownData(text=HIDDEN_DATA), "form": None, "values": None, "reason": None}
-    )
+    return _hide_data(detail, HIDDEN_DATA)
 
 
 @operation(Permission.READER)
@@ -99,11 +104,12 @@ async def create_approval_link(
 
 @operation(Permission.PUBLIC, as_owner=True, changes=False)
 async def get_linked_approval(connection: Connection, actor: Actor, link: LinkRequest) -> ApprovalDetail:  # noqa: ARG001
-    """Get the approval of a one-time link."""
+    """Get the approval of a one-time link; without its data if the link has expired."""
     found_link = await store.find_link(connection, link.token)
     fields = await store.get_approval(connection, found_link.approval_id)
     may_decide = fields.state == "waiting" and not found_link.is_used and not found_link.is_expired
-    return _to_detail(fields, may_decide=may_decide)
+    detail = _to_detail(fields, may_decide=may_decide)
+    return _hide_data(detail, EXPIRED_LINK) if found_link.is_expired else detail
 
 
 @operation(Permission.PUBLIC, as_owner=True)
@@ -158,6 +164,11 @@ async def _has_role(connection: Connection, actor: Actor, role: str) -> bool:
         return Permission(role) in actor.permissions
     roles = (await dataset_reader(connection, actor)).roles
     return roles is None or role in roles
+
+
+def _hide_data(detail: ApprovalDetail, text: str) -> ApprovalDetail:
+    """The approval without its data, its form, and what was decided about them."""
+    return detail.model_copy(update={"shown": ShownData(text=text), "form": None, "values": None, "reason": None})
 
 
 def _to_approval(fields: ApprovalFields) -> Approval:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -125,7 +126,8 @@ async def backfill_schedule(
     They are started at once, whatever the overlap policy. A repeated backfill starts none twice.
     """
     row = await _lock_runnable(connection, actor, name)
-    times = list_times_between(nominal_times_of(row), first, last, row["now"])
+    # in a thread, since rare times are looked for day by day
+    times = await asyncio.to_thread(list_times_between, nominal_times_of(row), first, last, row["now"])
     existing = await store.find_runs(connection, row, [f"schedule:{row['id']}:{time.isoformat()}" for time in times])
     steps: list[BackfillStep] = []
     run_ids: list[int] = []
@@ -154,7 +156,7 @@ async def sync_schedules(
 
     Schedules that it no longer declares are stopped and marked as missing.
     """
-    declared = [make_new_schedule(schedule, is_declared=True) for schedule in schedules]
+    declared = await asyncio.to_thread(make_declared_schedules, schedules)
     result = await sync_declared_schedules(connection, actor.org_id, module, declared, dry_run=dry_run)
     if not dry_run and (result.added or result.changed or result.missing):
         detail = {"added": len(result.added), "changed": len(result.changed), "missing": len(result.missing)}
@@ -197,6 +199,11 @@ def _parse_nominal(text: str, row: asyncpg.Record) -> datetime:
         raise ScheduleError(
             f"{text!r:.60} is no time.", remedy="Write it as 2026-01-31 or 2026-01-31T06:00:00+01:00."
         ) from None
+
+
+def make_declared_schedules(schedules: Sequence[ScheduleRequest]) -> list[NewSchedule]:
+    """Schedules that code declares. Called in a thread, since there may be many."""
+    return [make_new_schedule(schedule, is_declared=True) for schedule in schedules]
 
 
 def make_new_schedule(schedule: ScheduleRequest, *, is_declared: bool = False) -> NewSchedule:

@@ -375,7 +375,9 @@ async def test_recovery_with_second_fault_is_counted_separately(run_data, cause)
 
 A, B, C = [{"id": n, "day": f"2026-01-0{n % 2 + 1}", "amount": 10 * n} for n in (1, 2, 3)]
 SUMS = [{"day": "2026-01-02", "total": 40}, {"day": "2026-01-01", "total": 20}]
-WHOLE = {"chaos.raw": [A, B, C], "chaos.sales": [A, B, C], "daily": SUMS}
+WHOLE = {"chaos.raw": [A, B, C], "chaos.sales": [A, B, C], "daily": SUMS} | {
+    "chaos.total": [{"sales": 3, "amount": 60}]
+}
 
 
 class ReactiveDag:
@@ -429,8 +431,9 @@ async def test_unacknowledged_sales_may_exist(reactive):
         ("chaos.raw", [A, A, B, C], ["is there 2 times, requested 1 times", "added 2 times and cleaned 1 times"]),
         ("chaos.raw", [A, B, {**C, "amount": 31}], ["30) is missing", "31) is there 1", "31) was", "30) was"]),
         ("chaos.raw", [A, B, {**C, "day": "2026-01-05"}], ["is missing", "is there 1", "was added", "was added"]),
-        ("chaos.sales", [A, B], ["added 1 times and cleaned 0 times", "2026-01-02", "2026-01-02"]),
-        ("chaos.sales", [A, B, C, C], ["added 1 times and cleaned 2 times", "2026-01-02", "2026-01-02"]),
+        ("chaos.sales", [A, B], ["added 1 times and cleaned 0 times", "the total is", "2026-01-02", "2026-01-02"]),
+        ("chaos.sales", [A, B, C, C], ["added 1 times and cleaned 2 times", "the total is", "2026-01-02", "2026-01-02"]),
+        ("chaos.total", [{"sales": 2, "amount": 40}], ["the total is [(2, 40)] instead of (3, 60)"]),
         ("daily", SUMS[:1], ["the sum ('2026-01-01', 20) is there 0 times"]),
         ("daily", [*SUMS, SUMS[0]], ["the sum ('2026-01-02', 40) is there 2 times"]),
         ("daily", [SUMS[0], {**SUMS[1], "total": 21}], ["20) is there 0 times", "21) is there 1 times"]),

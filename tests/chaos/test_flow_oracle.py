@@ -18,9 +18,9 @@ def after(seconds: float) -> datetime:
 
 @pytest.mark.parametrize(("ran", "count"), [([{"key": "j"}, {"key": "j"}], 0), ([], 1)])
 def test_final_task_must_run(ran, count):
-    records = [{"requested": "job", "key": "j", "final": 7}, {"acknowledged": "job", "key": "j"}]
+    records = [{"requested": "job", "key": "j", "finals": ["j"]}, {"acknowledged": "job", "key": "j"}]
     result = CheckResult()
-    flow_oracle.check_finals(result, [*records, {"requested": "job", "key": "unanswered", "final": 8}], ran)
+    flow_oracle.check_finals(result, [*records, {"requested": "job", "key": "unanswered", "finals": ["u"]}], ran)
     assert len(result.lost) == count
 
 
@@ -29,6 +29,14 @@ def test_last_debounced_payload_must_run(numbers, count):
     records = [{"acknowledged": "debounced", "key": "k", "number": number} for number in (1, 2, 3)]
     result = CheckResult()
     flow_oracle.check_debounced(result, records, [{"key": "k", "number": number} for number in numbers])
+    assert len(result.lost) == count
+
+
+@pytest.mark.parametrize(("numbers", "count"), [([1, 2, 3], 0), ([1, 3], 1), ([], 3)])
+def test_every_merged_payload_must_run(numbers, count):
+    records = [{"acknowledged": "merged", "key": "k", "number": number} for number in (1, 2, 3)]
+    result = CheckResult()
+    flow_oracle.check_merged(result, records, [{"key": "k", "number": number} for number in numbers])
     assert len(result.lost) == count
 
 

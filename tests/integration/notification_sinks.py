@@ -21,6 +21,7 @@ class HttpSink:
         self.requests: list[SimpleNamespace] = []
         self.status = 204
         self.answer: bytes | None = None
+        self.location = ""
         self.delay = asyncio.Event()
         self.delay.set()
         self.port = 0
@@ -35,7 +36,9 @@ class HttpSink:
             self.requests.append(SimpleNamespace(path=first.split()[1], headers=headers, body=body))
             repeated = self.requests[-1].path.encode()  # has the secret
             answer = b"" if self.status < 300 else self.answer or repeated
-            head = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (self.status, len(answer))
+            location = f"Location: {self.location}\r\n".encode() if self.location else b""
+            length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(answer)
+            head = b"HTTP/1.1 %d X\r\n" % self.status + location + length
             writer.write(head + answer)
             await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

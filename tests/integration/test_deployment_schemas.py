@@ -12,6 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from tests.documentation import BLOCKS
+
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "aaiclick" / "monitoring" / "alerts.yaml"
 ALERT_TESTS = Path(__file__).with_name("alert_tests.yaml")
@@ -50,6 +52,17 @@ def test_alert_rules_fire_as_expected(promtool, tmp_path) -> None:
     for arguments in (["check", "rules", "alerts.yaml"], ["test", "rules", "tests.yaml"]):
         checked = subprocess.run([promtool, *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_documented_configuration_of_prometheus_is_valid(promtool, tmp_path) -> None:
+    [text] = [block.text for block in BLOCKS if block.page == "observability.md" and "scrape_configs" in block.text]
+    (tmp_path / "aaiclick.yaml").write_bytes(ALERTS.read_bytes())
+    (tmp_path / "aaiclick.key").write_text("aai_key")
+    (tmp_path / "prometheus.yaml").write_text(text.replace("/etc/prometheus", str(tmp_path)))
+    checked = subprocess.run(
+        [promtool, "check", "config", "prometheus.yaml"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_every_alert_rule_has_a_test() -> None:

@@ -35,9 +35,10 @@ RUN_BY = {  # test files that run all blocks of a language
 }
 COMMON = "tests/integration/catalog/test_documentation.py"
 COMMON_PAGES = {  # languages that COMMON runs
-    "connectors.md": {"python"}, "organisations.md": {"sh"}, "README.md": {"sh"}, "cli.md": {"sh"},
-    "dags.md": {"python", "sh"}, "data.md": {"python"}, "data-tests.md": {"sh"}, "files.md": {"python"},
-    "first-steps.md": {"sh"}, "freshness.md": {"sh"}, "jobs.md": {"sh"}, "jobs-or-dags.md": {"python", "sh"},
+    "connectors.md": {"python", "yaml"}, "organisations.md": {"sh"}, "README.md": {"sh"}, "cli.md": {"sh"},
+    "dags.md": {"python", "sh", "yaml"}, "data.md": {"json", "python"}, "data-tests.md": {"sh", "yaml"},
+    "files.md": {"python"}, "first-steps.md": {"sh"}, "freshness.md": {"sh", "yaml"}, "jobs.md": {"sh"},
+    "jobs-or-dags.md": {"python", "sh", "yaml"},
     "observability.md": {"sh"}, "operators.md": {"python"}, "schedules.md": {"sh"},
 }  # fmt: skip
 PLACEHOLDERS = {"ID": "1", "JOB": "1", "/etc/aaiclick/cert.pem": "file.csv", "/etc/aaiclick/key.pem": "file.csv"}
@@ -56,12 +57,17 @@ def find_test(block: Block) -> str | None:
     return RUN_BY.get(block.page, {}).get(block.language)
 
 
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
-def test_python_block_compiles_and_is_run_by_a_test(block: Block) -> None:
-    compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+def check_is_run(block: Block) -> None:
+    """Assert that a test runs the block, or that a comment says why none does."""
     test = find_test(block)
     assert test is not None or block.marker == "not run", "Run it in a test, or mark it with a reason."
     assert test is None or (ROOT / test).exists()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=str)
+def test_python_block_compiles_and_is_run_by_a_test(block: Block) -> None:
+    compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    check_is_run(block)
 
 
 def list_shell_blocks() -> list[Block]:
@@ -79,14 +85,12 @@ def test_shell_block_is_valid_and_run_by_a_test(block: Block, tmp_path, monkeypa
     for command in commands:
         if command is not None:
             check_command([PLACEHOLDERS.get(text, text) for text in command.arguments])
-    if any(command is not None and not command.runs_until_stopped for command in commands):
-        test = find_test(block)
-        assert test is not None or block.marker == "not run", "Run it in a test, or mark it with a reason."
-        assert test is None or (ROOT / test).exists()
+    check_is_run(block)
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in ("yaml", "json")], ids=str)
-def test_data_block_parses(block: Block) -> None:
+def test_data_block_parses_and_is_run_by_a_test(block: Block) -> None:
+    check_is_run(block)
     if block.language == "json":
         for line in [block.text] if block.text.startswith("{\n") else block.text.splitlines():
             assert json.loads(line)

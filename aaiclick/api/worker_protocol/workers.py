@@ -19,7 +19,7 @@ from aaiclick.api.field_types import (
     check_storable,
 )
 from aaiclick.api.parameter_schemas import ParameterSchema
-from aaiclick.api.schedules import ScheduleRequest
+from aaiclick.api.schedules import MAX_DECLARED, ScheduleRequest
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
 from aaiclick.store.engine.job_functions import JobFunctionFields
 from aaiclick.store.engine.leases import MAX_REPORTED_QUEUES
@@ -29,6 +29,8 @@ from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy
 from aaiclick.store.json_types import SnowflakeId
 
 MAX_CODE_MODULES = 1_000
+MAX_FUNCTIONS = 1_000
+"""Maximum number of the `@job` functions of a worker."""
 
 
 class RegisterRequest(RequestModel):
@@ -77,8 +79,8 @@ class RegisterFunctionsRequest(RequestModel):
     """The `@job` functions of the modules that a worker has imported, and the schedules that they declare."""
 
     modules: Annotated[list[Name], Field(max_length=MAX_ITEMS)]
-    functions: Annotated[list[ModuleFunction], Field(max_length=MAX_ITEMS)]
-    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_ITEMS)]
+    functions: Annotated[list[ModuleFunction], Field(max_length=MAX_FUNCTIONS)]
+    schedules: Annotated[list[ScheduleRequest], Field(max_length=MAX_DECLARED)]
 
 
 class RegisterResponse(ApiModel):

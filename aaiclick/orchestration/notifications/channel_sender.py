@@ -54,13 +54,13 @@ async def deliver(channel: Channel, settings: ChannelSettings, message: Message)
 
 
 async def _send(channel: Channel, config: Mapping[str, Any], secrets: Sequence[Secret], message: Message) -> None:
-    if channel.channel_type == "email":
+    url = None if channel.channel_type == "email" else str(config.get("url") or PAGERDUTY_URL)
+    for secret in secrets:  # one with a host is for HTTP: no mail server receives it
+        if secret.host is not None and (url is None or origin_of(url) != secret.host):
+            raise wrong_host_error(secret)
+    if url is None:
         await send_email(config, payloads.render_email(message, config))
         return
-    url = str(config.get("url") or PAGERDUTY_URL)
-    for secret in secrets:
-        if secret.host is not None and origin_of(url) != secret.host:
-            raise wrong_host_error(secret)
     if channel.channel_type == "pagerduty":
         for event in payloads.render_pagerduty(message, str(config["routing_key"])):
             await _post(url, payloads.encode_json(event), {})

@@ -180,16 +180,16 @@ MORE = (
     "/?span=day", "/search?q=vault", "/search?q={task_id}", "/dead-letters?list=1", "/dead-letters?fingerprint={mark}",
     "/jobs?status=FAILED", "/jobs?q=vault", "/v1/tasks?job_id={job_id}", "/v1/dead-letters?fingerprint={mark}",
     *(f"/jobs/{{job_id}}?view={view}" for view in ("timeline", "tasks", "events", "log", "tasks&status=FAILED")),
-    "/jobs/{job_id}?view=tasks&status=DEAD_LETTER",
+    "/jobs/{job_id}?view=tasks&status=DEAD_LETTER", "/v1/approvals?everything=true", "/approvals?all=1",
 )  # fmt: skip
 
 
 async def ask_about(shop, task_id: int) -> int:
-    """An approval with rows of a task."""
+    """An approval with rows and a reason about a task."""
     shown = json.dumps({"columns": ["canary_column"], "rows": [["canary_row"]], "total": 1})
     return await shop.db.fetchval(
-        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role, shown)"
-        " VALUES ($1, $2, $3, 1, now() + interval '1 h', 'Go on?', 'finance', $4) RETURNING id",
+        "INSERT INTO approvals (id, org_id, task_id, attempt, expires_at, title, role, shown, reason)"
+        " VALUES ($1, $2, $3, 1, now() + interval '1 h', 'Go on?', 'finance', $4, 'canary_error') RETURNING id",
         get_snowflake_id(), DEFAULT_ORG_ID, task_id, shown,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
+import json
 import re
 import sqlite3
 import sys
@@ -17,7 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
-from aaiclick.data import DataContext, S3Access, create_object_from_file, create_object_from_value
+from aaiclick.data import (
+    DataContext,
+    S3Access,
+    View,
+    create_object_from_file,
+    create_object_from_value,
+    open_reference,
+)
 from aaiclick.orchestration import OrchContext, create_job, create_task, run_job_test
 from aaiclick.settings import get_settings
 from examples.map_prices import prices
@@ -50,6 +58,16 @@ jobs:
       - name: sales
         storage: {kind: parquet, prefix: "PREFIX/sales/", glob: "*/*.parquet"}
 publish: [sales]
+"""
+WHOLE_DAG = """
+name: part
+jobs:
+  - name: load
+    activation: source
+    operator: python
+    source: {kind: manual}
+    config: {function: "shop_functions:load_orders"}
+    PART
 """
 
 
@@ -324,6 +342,34 @@ async def test_example_of_operators_runs(aaiclick_env) -> None:
     async with OrchContext():
         submitted = await prices(rows=20_000)
         assert (await asyncio.to_thread(run_job_test, submitted)).status == "COMPLETED"
+
+
+def test_dag_files_of_the_page_are_deployed(directory) -> None:
+    """Blocks that are part of a file are inserted into one."""
+    for name in ("shop-token", "shop-signing"):
+        run_line(f"aaiclick secrets set {name} < token.txt")
+    (directory / "shop.py").write_text("def receive(event):\n    return [event['payload']]\n")
+    blocks = select_blocks("dags.md", "yaml")
+    for block in blocks:
+        text = (
+            block.text
+            if block.text.startswith("name:")
+            else WHOLE_DAG.replace("PART", block.text.replace("\n", "\n    "))
+        )
+        (directory / "dag.yaml").write_text(text.replace("s3://lake", f"{directory}/lake"))
+        run_line("aaiclick dag deploy dag.yaml")
+    assert len(blocks) >= 5
+
+
+async def test_json_of_views_is_what_they_are_serialised_to(directory) -> None:
+    [block] = select_blocks("data.md", "json")
+    documented = [json.loads(line) for line in block.text.splitlines()]
+    async with DataContext():
+        obj = await create_object_from_value([50, 200], name="t123")
+        views = [obj, View(obj, 0, 10_000, where="value > 100")]
+        assert [{**view.to_dict(), "table_id": "t123"} for view in views] == documented
+        for fields, values in zip(documented, ([50, 200], [200]), strict=True):
+            assert await (await open_reference(fields | {"table_id": obj.table_id})).data() == values
 
 
 async def test_block_about_emitted_events_defines_a_source() -> None:

@@ -379,7 +379,7 @@ TIMED = {
     "add": (lambda a, b: a.dt.add(hours=5, seconds=-1), first_arg(lambda p: p + timedelta(hours=5, seconds=-1))),
     "diff": (lambda a, b: a.dt.diff(b, "hour"), both_args(whole(3600))),
     "epoch us": (lambda a, b: a.dt.epoch("us"), first_arg(lambda p: micros(p))),
-    "epoch ms": (lambda a, b: a.dt.epoch("ms"), first_arg(lambda p: int(micros(p) / 1000))),
+    "epoch ms": (lambda a, b: a.dt.epoch("ms"), first_arg(lambda p: micros(p) // 1000)),
     "epoch s": (lambda a, b: a.dt.epoch("s"), first_arg(lambda p: micros(p) / 1e6)),
     "strftime": (lambda a, b: a.dt.strftime("%Y-%m-%d %H:%M:%S"),
                  first_arg(lambda p: p.isoformat(" ", "seconds"))),

@@ -411,6 +411,21 @@ async def test_texts_with_unicode():
     report(problems)
 
 
+@pytest.mark.usefixtures("data")
+async def test_texts_that_are_no_decimals_or_dates():
+    numbers = ["-", "+", ".", "-.", "e5", "1.2.3", "1e", "", " 1", "1 ", "1_0", "1,5", "nan", "--1"]
+    days = ["1899-12-31", "2300-01-01", "0001-01-01", "9999-12-31", "2024-02-30", "2024-2-3", ""]
+    good = ["1.5", "+1", ".5", "1.", "12e-1", "-0.25"]
+    obj = await create_object_from_value({"s": numbers + days + good})
+    kinds = ("Decimal(9, 2)", "Decimal(38, 10)", "Date32", "DateTime64(6)", "DateTime64(6, 'Europe/Berlin')")
+    result = await obj.select(**{kind: col("s").try_cast(kind) for kind in kinds}).data()
+    assert all(value is None for kind in kinds for value in result[kind][: len(numbers) + len(days)])
+    assert result["Decimal(9, 2)"][-len(good) :] == [Decimal(text) for text in good]
+    for text, kind in (("1.2.3", kinds[0]), ("1899-12-31", kinds[2]), ("2300-01-01", kinds[3]), ("", kinds[2])):
+        with pytest.raises(QueryError):
+            await obj.filter(col("s") == text).select(x=col("s").cast(kind)).data()
+
+
 @pytest.mark.parametrize("pattern", ["x*", "", "(a|)", r"\pL*", "(?:ab)?"])
 def test_repeated_matches_of_empty_texts_are_refused(pattern):
     text = col("s").str

@@ -282,6 +282,22 @@ async def test_change_needs_permission_a_plan_and_its_token(assistant, monkeypat
     assert all(str(job.id) in detail for _, _, detail in calls)
 
 
+async def test_token_of_a_plan_is_bound_to_the_text_of_the_dag(assistant) -> None:
+    """The plan of a new job does not show its configuration."""
+    text = (
+        "name: d\njobs:\n  - {name: a, activation: source, operator: http_fetch, source: {kind: manual},"
+        " config: {url: 'https://example.com/'}, outputs: [o]}\n"
+    )
+    async with assistant(1) as client:
+        ask = Assistant(client)
+        planned = await ask("deploy_dag", dag_yaml=text)
+        other = text.replace("example.com", "example.org")
+        assert (await ask("deploy_dag", dag_yaml=other))["plan"] != planned["plan"]
+        refused = await ask("deploy_dag", dag_yaml=other, confirm=planned["confirm"])
+        assert "does not belong" in refused["error"]
+        assert "done" in await ask("deploy_dag", dag_yaml=text, confirm=planned["confirm"])
+
+
 async def test_route_needs_a_key_and_answers_json_rpc_only(aaiclick_env, tmp_path) -> None:
     async with connect_over_http(tmp_path / "server.log") as client:
         ask = Assistant(client)

@@ -55,9 +55,9 @@ async def db(db_environment, aaiclick_postgres):
     await connection.close()
 
 
-async def set_secret(db, name: str, value: str) -> dict[str, str]:
+async def set_secret(db, name: str, value: str, host: str | None = None) -> dict[str, str]:
     org = await get_org(db, DEFAULT_ORG_ID)
-    await secrets.set_secret(db, org, name, value, None, await secrets.load_keys_for_writing(db))
+    await secrets.set_secret(db, org, name, value, host, await secrets.load_keys_for_writing(db))
     return {"secret": name}
 
 
@@ -177,6 +177,21 @@ async def test_email_reaches_all_recipients_after_a_login(db) -> None:
     assert mail["Message-ID"].endswith("@aaiclick>")
 
 
+async def test_password_that_is_bound_to_a_host_is_not_sent_to_a_mail_server(db) -> None:
+    async with smtp_server() as (handler, port):
+        password = await set_secret(db, "bound", "bound-password", "api.example.com")
+        config = {
+            "host": "127.0.0.1", "port": port, "tls": "none", "username": "robot", "password": password,
+            "sender": "aaiclick@example.org", "to": ["ada@example.org"],
+        }  # fmt: skip
+        await add_channel(db, "email", config)
+        await fail_item(db)
+        assert (await send(db))["failed"] == 1
+    error = await db.fetchval("SELECT error FROM tasks WHERE queue = 'runtime:notifications'")
+    assert "The secret 'bound' is bound to https://api.example.com" in error
+    assert handler.mails == []
+
+
 async def test_message_is_kept_until_a_channel_works_again(db, sink: HttpSink) -> None:
     """A channel that is down loses nothing, opens an incident of its own, and does not delay another channel."""
     url = await set_secret(db, "url", f"http://127.0.0.1:{sink.port}/{URL_SECRET}")
@@ -225,14 +240,38 @@ async def test_slow_channel_does_not_delay_another(db, sink: HttpSink) -> None:
     assert len(slow.requests) == 2
 
 
-@pytest.mark.parametrize("url", ["http://10.0.0.7/", "http://[::1]/", "http://localhost:9/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.7/",
+        "http://[::1]/",
+        "http://localhost:9/",
+        "http://[::ffff:7f00:1]/",
+        "http://[fec0::1]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[2002:7f00:1::]/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://127.1/",
+    ],
+)
 async def test_private_address_is_refused(db, monkeypatch, url: str) -> None:
     monkeypatch.setenv("AAICLICK_PRIVATE_HOSTS", "")
     get_settings.cache_clear()
     await add_channel(db, "webhook", {"url": url})
     await fail_item(db)
     assert (await send(db))["failed"] == 1
-    assert "not a public address" in await db.fetchval("SELECT error FROM tasks WHERE queue = 'runtime:notifications'")
+    assert "is not" in await db.fetchval("SELECT error FROM tasks WHERE queue = 'runtime:notifications'")
+
+
+async def test_redirect_of_a_channel_is_not_followed(db, sink: HttpSink) -> None:
+    async with HttpSink().serve() as redirecting:
+        redirecting.status = 307
+        redirecting.location = f"http://127.0.0.1:{sink.port}/"
+        await add_channel(db, "webhook", {"url": f"http://127.0.0.1:{redirecting.port}/"})
+        await fail_item(db)
+        assert (await send(db))["failed"] == 1
+    assert (len(redirecting.requests), sink.requests) == (1, [])
 
 
 async def test_message_to_a_deleted_channel_is_dropped(db, sink: HttpSink) -> None:

@@ -191,3 +191,20 @@ def test_used_expired_and_unknown_links_decide_nothing(site, command) -> None:
     assert client.post("/v1/approval-links/decide", json=body | {"token": "x" * 43}).status_code == 404
     assert client.get("/approve/short").status_code == 404
     assert outcome(site, approval) == ("TIME", None)
+    shown = client.post("/v1/approval-links/show", json={"token": token}).json()
+    assert (shown["shown"]["text"], shown["shown"]["rows"], shown["form"]) == ("The link has expired.", [], None)
+
+
+def test_link_and_decision_of_concurrent_holders_count_once(site) -> None:
+    approval = ask(site)
+    writer = site.as_("operator-writer")
+    links = [writer.post(f"/v1/approvals/{approval}/links", json={"recipient": name}).json() for name in ("ada", "bob")]
+
+    def decide(number: int) -> int:
+        body = {"token": links[number % 2]["token"], "decision": {"approve": False, "reason": str(number)}}
+        return site.as_(None).post("/v1/approval-links/decide", json=body).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(decide, range(8))) == [200] + [409] * 7
+    audited = "SELECT count(*) AS n FROM audit_log WHERE action = 'approval.reject' AND target = $1"
+    assert site.sql(audited, str(approval))[0]["n"] == 1

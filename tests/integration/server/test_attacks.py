@@ -13,6 +13,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.integration.server.hostile_inputs import call_tool
+
 CANARY = "aai_canarycanary_" + "C4n4ry" * 7 + "x"
 INJECTIONS = (
     "' OR 1=1 --",
@@ -300,3 +302,101 @@ def test_unknown_time_zone_of_a_channel_is_refused(site) -> None:
     response = site.as_("admin").put("/v1/notifications/channels/ops", json=body)
     assert response.status_code == 422
     assert "not a time zone" in response.json()["errors"][0]["what"]
+
+
+def ask_tool(site, role: str, tool: str, **arguments: object) -> httpx.Response:
+    client = site.as_(role, accept="application/json")
+    return client.post("/mcp", content=call_tool(tool, **arguments), headers={"Content-Type": "application/json"})
+
+
+def test_tools_of_an_assistant_answer_nothing_of_another_organisation(site) -> None:
+    writer = site.as_("writer")
+    job_id = writer.post("/v1/jobs", json={"name": "canary-job", "entrypoint": "m.canary"}).json()["id"]
+    task_id = writer.get("/v1/tasks", params={"job_id": job_id}).json()["items"][0]["id"]
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("list_failures", {}), ("list_dead_letters", {}), ("list_datasets", {}), ("list_schedules", {}),
+        ("list_workers_and_queues", {}), ("explain_failure", {"job_id": job_id}), ("list_tasks", {"job_id": job_id}),
+        ("explain_task", {"task_id": task_id}), ("read_log", {"task_id": task_id}),
+        ("query_datasets", {"sql": f"SELECT * FROM t{task_id}"}),
+        ("query_datasets", {"sql": "SELECT * FROM system.users"}),
+        ("cancel_job", {"job_id": job_id}), ("clear_task", {"task_id": task_id, "confirm": "0-0-0"}),
+    ]  # fmt: skip
+    for tool, arguments in calls:
+        for role in ("other-admin", "operator-admin"):
+            answer = ask_tool(site, role, tool, **arguments)
+            assert (answer.status_code, "canary" in answer.text) == (200, False), (tool, answer.text)
+            assert (
+                not arguments
+                or '"error' in answer.json()["result"]["content"][0]["text"]
+                or (answer.json()["result"]["isError"])
+            ), answer.text
+        assert ask_tool(site, "other-worker", tool, **arguments).status_code == 403
+    assert "canary" in ask_tool(site, "reader", "explain_failure", job_id=job_id).text
+    assert writer.get(f"/v1/jobs/{job_id}").json()["status"] == "PENDING"
+
+
+def test_functions_and_schedules_of_another_organisation_are_not_replaced(site) -> None:
+    """A worker key registers modules of the same name, and a writer declares that they have no schedules."""
+    function = {"entrypoint": "shared.f", "module": "shared", "name": "ours", "parameters": {}}
+    schedule = {"name": "shared.f", "entrypoint": "shared.f", "cron": "@daily"}
+    body = {"modules": ["shared"], "functions": [function], "schedules": [schedule]}
+    path = "/v1/worker-api/workers/functions"
+    assert site.as_("worker").post(path, json=body).status_code == 204
+    assert site.as_("writer").post(path, json=body).status_code == 403
+    theirs = body | {"functions": [function | {"name": "theirs"}], "schedules": []}
+    assert site.as_("other-worker").post(path, json=theirs).status_code == 204
+    empty = {"module": "shared", "schedules": []}
+    assert site.as_("other-writer").post("/v1/schedules/sync", json=empty).json()["missing"] == []
+    assert site.as_("other-worker").post(path, json=body | {"functions": [], "schedules": []}).status_code == 204
+    assert site.as_("reader").get("/v1/functions/shared.f").json()["name"] == "ours"
+    assert site.as_("reader").get("/v1/schedules/shared.f").json()["state"] == "active"
+    assert site.as_("other-admin").get("/v1/functions/shared.f").status_code == 404
+
+
+def test_events_and_keys_of_items_are_those_of_an_organisation(site) -> None:
+    keys = {"debounce": "1h", "debounce_key": "k", "rate": "1/m", "rate_key": "k"}
+    ids = []
+    for role in ("writer", "other-writer"):
+        body = {"items": [{"type": "mail", "payload": {"org": role}, **keys}]}
+        ids += site.as_(role).post("/v1/tasks", json=body).json()["ids"]
+    assert ids[0] != ids[1]
+    assert site.as_("reader").get(f"/v1/tasks/{ids[0]}").json()["kwargs"] == {"org": "writer"}
+    waiting = int(ids[0])
+    insert = (
+        "INSERT INTO waits (task_id, org_id, attempt, wait_type, name, key) VALUES ($1, $2, 0, 'event', 'paid', 'k')"
+    )
+    site.sql(f"{insert} RETURNING task_id", waiting, site.org)
+    event = {"name": "paid", "key": "k", "payload": {}}
+    assert site.as_("other-writer").post("/v1/events", json=event).json()["ended_waits"] == 0
+    assert site.sql("SELECT task_id FROM waits WHERE task_id = $1", waiting)
+
+
+def test_channel_of_another_organisation_is_neither_used_nor_changed(site) -> None:
+    admin, other = site.as_("admin"), site.as_("other-admin")
+    assert admin.put("/v1/secrets/hook", json={"value": "https://example.org/canary-token"}).status_code == 200
+    config = {"url": {"secret": "hook"}}
+    assert admin.put("/v1/notifications/channels/pager", json={"type": "slack", "config": config}).status_code == 200
+    assert other.post("/v1/notifications/channels/pager/test").status_code == 404
+    assert other.delete("/v1/notifications/channels/pager").status_code == 404
+    rule = {"channels": ["pager"]}
+    assert other.put("/v1/notifications/rules/all", json=rule).status_code in (404, 422)
+    assert other.put("/v1/notifications/channels/own", json={"type": "slack", "config": config}).status_code == 200
+    refused = other.post("/v1/notifications/channels/own/test")
+    assert (refused.status_code, "canary" in refused.text) == (409, False), refused.text
+    for role in ("reader", "writer"):
+        assert "hook" not in site.as_(role).get("/v1/notifications/channels").text
+        assert site.as_(role).post("/v1/notifications/channels/pager/test").status_code == 403
+    assert admin.get("/v1/notifications/channels").json()[0]["config"] == config
+
+
+def test_dag_of_the_same_name_is_deleted_in_one_organisation(site) -> None:
+    text = (
+        "name: twin\njobs:\n  - {name: a, activation: source, operator: http_fetch, source: {kind: manual},"
+        " config: {url: 'https://example.com/'}, outputs: [o]}\n"
+    )
+    for role in ("admin", "other-admin"):
+        assert site.as_(role).post("/v1/dags/deploy", json={"text": text}).status_code == 200
+    assert site.as_("other-writer").delete("/v1/dags/twin").status_code == 403
+    assert site.as_("other-admin").delete("/v1/dags/twin").status_code == 200
+    assert site.as_("other-admin").delete("/v1/dags/twin").status_code == 404
+    assert site.as_("reader").get("/v1/dags/twin/versions").status_code == 200

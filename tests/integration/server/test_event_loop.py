@@ -19,10 +19,21 @@ import pytest
 from aaiclick.api.worker_protocol import endpoints
 from aaiclick.server.routes import ALL
 from aaiclick.server.ui.pages import ALL_PAGES as ALL_PAGES
+from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine.job_functions import JobFunctionFields, save_job_function
 from tests.integration.server.conftest import Site, premises, with_connection
 from tests.integration.server.conftest import _populate as populate
-from tests.integration.server.hostile_inputs import BODIES, FORMS, MESSAGES, QUERIES, RESULTS, SCHEMAS, TEXTS, TREE
+from tests.integration.server.hostile_inputs import (
+    BODIES,
+    FORMS,
+    MESSAGES,
+    QUERIES,
+    RESULTS,
+    SCHEMAS,
+    TEXTS,
+    TREE,
+    UNIQUE,
+)
 from tests.integration.server.test_approvals import insert_approval
 from tests.integration.server.test_permissions import NOBODYS
 
@@ -180,6 +191,21 @@ def test_body_does_not_block_the_loop(watched: Watched, role: str | None, body: 
     watched.check(post)
 
 
+def test_rare_times_of_a_schedule_do_not_block_the_loop(watched: Watched) -> None:
+    """The fifth Monday of February is looked for day by day since the year 1."""
+    client = watched.site.as_("writer")
+    schedule = {"name": "rare", "entrypoint": "m.f", "cron": "0 0 * 2 1#5", "replace": True}
+    assert client.post("/v1/schedules", json=schedule).status_code == 201
+    body = {"first": "0001-01-03", "last": "2026-01-01", "dry_run": True}
+
+    def list_times() -> None:
+        response = client.post("/v1/schedules/rare/backfill", json=body)
+        assert response.status_code == 200, response.text
+        assert client.get("/v1/schedules/rare").status_code == 200
+
+    watched.check(list_times)
+
+
 @pytest.mark.parametrize("body", MESSAGES.values(), ids=MESSAGES)
 def test_message_of_an_assistant_does_not_block_the_loop(watched: Watched, body: bytes) -> None:
     def post() -> None:
@@ -223,12 +249,39 @@ def test_large_or_malformed_schema_is_not_registered(watched: Watched, parameter
     assert message in response.text
 
 
+@pytest.mark.parametrize(("count", "choices"), [(1_000, 1), (50, 4_900)])
+def test_largest_registration_does_not_block_the_loop(watched: Watched, count: int, choices: int) -> None:
+    def function(number: int) -> dict[str, object]:
+        parameters = {"properties": {"x": {"enum": [f"{choice:06}" for choice in range(choices)]}}}
+        return {"entrypoint": f"large.f{number}", "module": "large", "name": "f", "parameters": parameters}
+
+    def schedule(number: int) -> dict[str, object]:
+        return {"name": f"large.f{number}", "entrypoint": f"large.f{number}", "cron": "@daily"}
+
+    body = {"modules": ["large"], "functions": [function(number) for number in range(count)]}
+    body["schedules"] = [schedule(number) for number in range(count)]
+
+    def register() -> None:
+        path = "/v1/worker-api/workers/functions"
+        for _ in range(2):  # the second one finds everything unchanged
+            response = watched.site.as_("worker").post(path, json=body, timeout=120)
+            assert response.status_code == 204, response.text[:500]
+        for client, url in (
+            (watched.site.as_("reader"), "/v1/functions?limit=1000"),
+            (signed_in(watched.site), "/functions"),
+        ):
+            assert client.get(url).status_code == 200
+
+    watched.check(register)
+
+
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_stored_form_does_not_block_the_loop(watched: Watched, form: dict[str, Any]) -> None:
     shown = {"columns": [f"c{number}" for number in range(50)], "rows": [[1] * 50] * 50, "total": 50}
 
     def decide() -> None:
-        approval = insert_approval(watched.site, org=watched.site.org, form=form, shown=shown)
+        unique_form = json.loads(json.dumps(form).replace(UNIQUE, str(get_snowflake_id())))
+        approval = insert_approval(watched.site, org=watched.site.org, form=unique_form, shown=shown)
         path = f"/v1/approvals/{approval}"
         link = watched.site.as_("writer").post(f"{path}/links", json={"recipient": "a"}).json()
         body = {"token": link["token"], "decision": {"approve": True, "values": {"a": "x", "f": "x"}}}

@@ -11,8 +11,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from aaiclick.catalog.visibility import hidden_tables
 from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.endpoints import parse_clickhouse_url
+from aaiclick.store.catalog.datasets import Reader
+from aaiclick.store.enums import DEFAULT_ORG_ID
 
 
 @pytest.fixture
@@ -139,3 +142,13 @@ def test_hostile_literal_is_an_error_and_harms_nobody(site, http_worker, name) -
         table
     ]
     assert reader.get(f"/v1/jobs/{job_id}/results").status_code == 200
+
+
+def test_named_object_that_is_hidden_from_readers_is_not_found(site) -> None:
+    """In every organisation: PostgreSQL has the organisation in its name, ClickHouse has not."""
+    insert = "INSERT INTO table_refcounts (table_name, org_id) VALUES ($1, $2) RETURNING 1"
+    site.sql(insert, "named_sums", DEFAULT_ORG_ID)
+    site.sql(insert, f"{site.org}.named_sums", site.org)
+    for org_id in (DEFAULT_ORG_ID, site.org):  # a table without references belongs to a task that is not known
+        hidden = site.run(lambda connection, org_id=org_id: hidden_tables(connection, Reader(org_id), ["named_sums"]))
+        assert hidden == {"named_sums"}, org_id

@@ -37,6 +37,7 @@ FIRST_DAY, LAST_DAY = -25_567, 120_529
 FIRST_SECOND, END_SECOND = FIRST_DAY * 86_400, (LAST_DAY + 1) * 86_400
 DATE_LENGTH, SECONDS_LENGTH = 10, 19
 PARSED_DECIMAL = decimal_type(76, 38)
+DECIMAL_TEXT = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 
 
 def build_cast(value: Expression, source: DataType, target: DataType, truncate: bool = False) -> Expression:
@@ -53,10 +54,10 @@ def build_cast(value: Expression, source: DataType, target: DataType, truncate: 
     failed = sql.call("isNull", converted.copy())
     if source.nullable:
         failed = sql.binary("AND", failed, sql.call("isNotNull", value.copy()))
-    if source.is_string:  # CAST raises an error that shows the text, or changes it
+    if source.is_string:  # CAST raises an error that shows the text, if it does not change it
         text = sql.call("assumeNotNull", value.copy()) if source.nullable else value.copy()
         plain = sql.call("toString", sql.cast(text, target.as_required()))
-        failed = sql.binary("AND", failed, sql.binary("!=", plain, text.copy()))
+        failed = sql.binary("AND", failed, sql.binary("!=", plain, sql.string("")))
     check = sql.call("throwIf", failed, sql.string(f"{CAST_FAILED}: {_plain_text(source)} to {_plain_text(target)}"))
     checked = sql.call("if", check, sql.null(), converted)
     return checked if target.nullable else sql.call("assumeNotNull", checked)
@@ -176,8 +177,11 @@ def _to_decimal(value: Expression, source: DataType, target: DataType, truncate:
     elif source.is_decimal:
         converted = _or_null(value, target)
         changed = sql.binary("!=", converted.copy(), value.copy())
-    elif source.is_string and target.args[1] < PARSED_DECIMAL.args[1]:
-        converted = _or_null(value, target)
+    elif source.is_string:  # ClickHouse reads "-" as 0 and "1.2.3" as 1.23
+        is_number = sql.call("match", value.copy(), sql.escaped_string(DECIMAL_TEXT))
+        converted = sql.call("if", is_number, _or_null(value, target), sql.null())
+        if target.args[1] >= PARSED_DECIMAL.args[1]:
+            return converted
         changed = sql.binary("!=", converted.copy(), _or_null(value.copy(), PARSED_DECIMAL))
     else:
         return _or_null(value, target)
@@ -218,7 +222,7 @@ def _parse_temporal(value: Expression, target: DataType, truncate: bool) -> Expr
     if target.is_date:
         day = sql.call("toDate32OrNull", value)
         changed = sql.binary("!=", sql.call("toString", day), value.copy())
-        parsed = _null_where(changed, day.copy())
+        parsed = _null_where(sql.call("or", changed, _is_year_outside(value.copy())), day.copy())
         return parsed if target == DATE else _to_temporal(parsed, DATE, target, truncate)
     wide = datetime_type(max(6, precision_of(target)), zone_of(target))
     moment = _or_null(value, wide)
@@ -228,8 +232,13 @@ def _parse_temporal(value: Expression, target: DataType, truncate: bool) -> Expr
     if not truncate:
         too_long = sql.binary(">", sql.call("length", value.copy()), sql.number(SECONDS_LENGTH + 2 + wide.args[0]))
         changed = sql.call("or", changed, too_long)
-    parsed = _null_where(changed, moment.copy())
+    parsed = _null_where(sql.call("or", changed, _is_year_outside(value.copy())), moment.copy())
     return parsed if target == wide else _to_temporal(parsed, wide, target, truncate)
+
+
+def _is_year_outside(text: Expression) -> Expression:
+    year = sql.call("substring", text, sql.number(1), sql.number(4))
+    return sql.call("or", sql.binary("<", year, sql.string("1900")), sql.binary(">", year.copy(), sql.string("2299")))
 
 
 def _from_number(value: Expression, source: DataType, target: DataType) -> Expression:

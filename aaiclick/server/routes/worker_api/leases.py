@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,7 +27,7 @@ from aaiclick.api.worker_protocol.workers import (
     WorkersRequest,
 )
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.schedules import make_new_schedule
+from aaiclick.operations.schedules import make_declared_schedules
 from aaiclick.orchestration.function_registry import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.gateway.postgres import finish_worker as settle_process
 from aaiclick.orchestration.loops import leader
@@ -65,10 +66,14 @@ async def register_worker(context: Context, body: RegisterRequest) -> RegisterRe
 @routes.post(endpoints.REGISTER_FUNCTIONS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
 async def register_functions(context: Context, body: RegisterFunctionsRequest) -> None:
     """Register the job functions that a worker has imported, and the schedules that they declare."""
-    schedules = [make_new_schedule(schedule, is_declared=True) for schedule in body.schedules]
-    jobs = ModuleJobs(body.modules, [function.to_fields() for function in body.functions], schedules)
+    jobs = await asyncio.to_thread(_make_module_jobs, body)
     async with context.app_state.owner_connection() as connection:
         await register_module_jobs(connection, context.actor.org_id, jobs)
+
+
+def _make_module_jobs(body: RegisterFunctionsRequest) -> ModuleJobs:
+    schedules = make_declared_schedules(body.schedules)
+    return ModuleJobs(body.modules, [function.to_fields() for function in body.functions], schedules)
 
 
 @routes.post(endpoints.ADD_COUNTS.path, Permission.WORKER, status_code=HTTPStatus.NO_CONTENT)
