@@ -36,7 +36,7 @@ LEASE_SETTINGS = {"WORKER_HEARTBEAT_INTERVAL": "0.5", "WORKER_TIMEOUT": "2"}
 """A short lease: the tasks of the killed worker are returned to the queue after two seconds instead of 90."""
 
 PAUSES = (0.3, 2.0, 5.0)
-"""Seconds that an invoice takes: on a busy machine, the job may end before a worker is killed, and is repeated slower."""
+"""Seconds per invoice: if the job has ended before a worker is killed, as on a busy machine, it is repeated slower."""
 
 SETTLE_SECONDS = 0.5
 POLL_SECONDS = 0.05
@@ -155,15 +155,7 @@ def _run_invoices(commands: DemoCommands, url: str) -> None:
         _wait_for_line(first, first_log, "(Worker started)")
         _wait_for_line(last, log, "(Worker started)")
         with Client(url) as client:
-            for pause in PAUSES:
-                options = () if pause == PAUSES[0] else ("--seconds", f"{pause:g}")
-                output = commands.run("run", f"{TASK_MODULE}.invoices", *options, "--no-wait", "-o", "json")
-                submitted = json.loads(output)
-                job = _watch(client, int(submitted["id"]), stop_after=submitted["total_tasks"] // 2)
-                survivor = _kill_busy_worker(client, job, {"A": first, "B": last})
-                if survivor is not None:
-                    break
-                print_message("The job ended before a worker was killed; again, with slower tasks.")
+            job, survivor = _run_and_kill(commands, client, {"A": first, "B": last})
             ended = _watch(client, job.id)
             repeated = sum(task.attempt > 1 for task in client.list_tasks(job.id))
             [result] = client.get_job_results(job.id)
@@ -173,6 +165,20 @@ def _run_invoices(commands: DemoCommands, url: str) -> None:
     )
     if ended.status != "COMPLETED":
         raise StackError(f"The job of the demo is {ended.status}.")
+
+
+def _run_and_kill(commands: DemoCommands, client: Client, workers: dict[str, psutil.Popen]) -> tuple[Job, str]:
+    """Run the job until half of its tasks have completed and a worker is killed; return it and the other worker."""
+    for pause in PAUSES:
+        options = () if pause == PAUSES[0] else ("--seconds", f"{pause:g}")
+        output = commands.run("run", f"{TASK_MODULE}.invoices", *options, "--no-wait", "-o", "json")
+        submitted = json.loads(output)
+        job = _watch(client, int(submitted["id"]), stop_after=submitted["total_tasks"] // 2)
+        survivor = _kill_busy_worker(client, job, workers)
+        if survivor is not None:
+            return job, survivor
+        print_message("The job ended before a worker was killed: once more, with slower tasks.")
+    raise StackError("The jobs ended before a worker was killed: the machine is too busy.")
 
 
 def _kill_busy_worker(client: Client, job: Job, workers: dict[str, psutil.Popen]) -> str | None:
