@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Keep compiled bytecode; otherwise every test process would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install installs image browser pgbouncer prometheus demo test test-fast check format chaos soak audit conformance docs bench clean
+.PHONY: install installs image browser pgbouncer prometheus demo test test-failed test-fast check format chaos soak audit conformance docs bench clean
 
 install: $(STAMP)
 
@@ -67,6 +67,10 @@ $(PROMTOOL):
 # Tests of one file run in one process (tests/conftest.py), so that shared fixtures are created once. Unit tests run last.
 test: install browser pgbouncer prometheus
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# The failed tests of `make test`, if they are at most five, alone in one process.
+test-failed: install
+	$(BIN)/python -m tests.repeat_failed
 
 # Unit tests and the core of engine and data on embedded servers; no browser, no other requirements. Under a minute on two cores.
 FAST := tests/unit tests/integration/engine/test_graph.py tests/integration/engine/test_api.py tests/integration/engine/test_idempotency.py \

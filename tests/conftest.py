@@ -101,5 +101,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # keep imported modules out of later collections
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Record how the run ended, for tests.repeat_failed."""
+    if not hasattr(session.config, "workerinput") and (cache := getattr(session.config, "cache", None)):
+        cache.set("aaiclick/exit_status", int(exitstatus))
+
+
 def pytest_unconfigure() -> None:
     FORK_SERVER.close()
