@@ -7,7 +7,7 @@
 - `tcp_proxy`: the network between them, with latency, black holes and resets
 - `load_clients`: clients that submit work and retry until it is acknowledged
 - `flow_clients`: clients that submit waits, limits, rates, batches, caches and schedules
-- `failure_clients`: clients whose jobs exceed their timeout, are cancelled in a sleep, restarted or pinned
+- `failure_clients`: clients of jobs that time out, are cancelled in a sleep, restarted or pinned
 - `approvers`: people who decide the approvals of the load
 - `tasks`: the task functions
 - `dag_workload`: a reactive DAG, and the expected content of its datasets

@@ -26,7 +26,7 @@ LONG_SECONDS = 3600.0
 
 @dataclass
 class FailureClient(FlowClient):
-    """A load client whose jobs also exceed their timeout, are cancelled in a sleep, and are restarted."""
+    """A load client with jobs that exceed their timeout, are cancelled in a sleep, and are restarted."""
 
     shares: ClassVar[Mapping[str, int]] = {
         **FlowClient.shares, "overdue": 1, "asleep": 1, "restarted": 2, "pinned": 1,

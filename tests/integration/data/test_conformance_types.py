@@ -417,13 +417,13 @@ async def test_texts_that_are_no_decimals_or_dates():
     days = ["1899-12-31", "2300-01-01", "0001-01-01", "9999-12-31", "2024-02-30", "2024-2-3", ""]
     good = ["1.5", "+1", ".5", "1.", "12e-1", "-0.25"]
     obj = await create_object_from_value({"s": numbers + days + good})
-    kinds = ("Decimal(9, 2)", "Decimal(38, 10)", "Date32", "DateTime64(6)", "DateTime64(6, 'Europe/Berlin')")
-    result = await obj.select(**{kind: col("s").try_cast(kind) for kind in kinds}).data()
-    assert all(value is None for kind in kinds for value in result[kind][: len(numbers) + len(days)])
+    types = ("Decimal(9, 2)", "Decimal(38, 10)", "Date32", "DateTime64(6)", "DateTime64(6, 'Europe/Berlin')")
+    result = await obj.select(**{dtype: col("s").try_cast(dtype) for dtype in types}).data()
+    assert all(value is None for dtype in types for value in result[dtype][: len(numbers) + len(days)])
     assert result["Decimal(9, 2)"][-len(good) :] == [Decimal(text) for text in good]
-    for text, kind in (("1.2.3", kinds[0]), ("1899-12-31", kinds[2]), ("2300-01-01", kinds[3]), ("", kinds[2])):
+    for text, dtype in (("1.2.3", types[0]), ("1899-12-31", types[2]), ("2300-01-01", types[3]), ("", types[2])):
         with pytest.raises(QueryError):
-            await obj.filter(col("s") == text).select(x=col("s").cast(kind)).data()
+            await obj.filter(col("s") == text).select(x=col("s").cast(dtype)).data()
 
 
 @pytest.mark.parametrize("pattern", ["x*", "", "(a|)", r"\pL*", "(?:ab)?"])

@@ -148,14 +148,16 @@ def mean(numbers: list[int]) -> float:
 
 
 @task
-def told(means: list[float], rows: list[dict[str, int]], frame: pl.DataFrame, parts: dict[str, Object]) -> str:
+def describe_arguments(
+    means: list[float], rows: list[dict[str, int]], frame: pl.DataFrame, parts: dict[str, Object]
+) -> str:
     return f"{means} {rows} {frame.shape} {sorted(parts)} {type(parts['odd']).__name__}"
 
 
 async def test_results_are_converted_to_annotated_types(aaiclick_clickhouse):
     numbers = create_task(count_up)
     parts_task = parts.task()
-    last = told.task([mean(numbers), mean(numbers)], pair_rows(), pair_rows(), parts_task)
+    last = describe_arguments.task([mean(numbers), mean(numbers)], pair_rows(), pair_rows(), parts_task)
     done = run_job_test(await create_job("annotated", last))
     assert done.status is JobStatus.COMPLETED, done.error
     result = await outcome(last.id, aaiclick_clickhouse)

@@ -343,8 +343,8 @@ def test_functions_and_schedules_of_another_organisation_are_not_replaced(site) 
     path = "/v1/worker-api/workers/functions"
     assert site.as_("worker").post(path, json=body).status_code == 204
     assert site.as_("writer").post(path, json=body).status_code == 403
-    theirs = body | {"functions": [function | {"name": "theirs"}], "schedules": []}
-    assert site.as_("other-worker").post(path, json=theirs).status_code == 204
+    other_body = body | {"functions": [function | {"name": "theirs"}], "schedules": []}
+    assert site.as_("other-worker").post(path, json=other_body).status_code == 204
     empty = {"module": "shared", "schedules": []}
     assert site.as_("other-writer").post("/v1/schedules/sync", json=empty).json()["missing"] == []
     assert site.as_("other-worker").post(path, json=body | {"functions": [], "schedules": []}).status_code == 204
