@@ -5,11 +5,11 @@
 The recording (`bench.record_runs`) has runs of seconds. The deadline is half of the usual duration after the usual end.
 
 Simulated: each of 20 DAGs runs daily: a source at 05:00 and two to four definitions after each other. Durations are
-log-normal around the median of each definition. On one day of ten something goes wrong: workers are missing for a while,
-one definition takes two to four times as long, or one fails and is started again after half an hour. The deadline is 15 to
-60 minutes after the usual end. A forecast is made some minutes before the deadline, with the last ten runs; it is right
-if the last dataset was updated after the deadline. Days that end before the forecast count as right predictions of
-"not late".
+log-normal around the median of each definition. On one day of ten something goes wrong: workers are missing for a
+while, one definition takes two to four times as long, or one fails and is started again after half an hour. The
+deadline is 15 to 60 minutes after the usual end. A forecast is made some minutes before the deadline, with the last
+ten runs; it is right if the last dataset was updated after the deadline. Days that end before the forecast count as
+right predictions of "not late".
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ REQUEST_MUTATIONS = (
         (f"{SCANNER}::test_scanner_stops_at_the_first_excess",),
     ),
     Mutation(
-        "bodies: the number of values", BODIES, "if self._values > MAX_VALUES:", "if False:",
+        "bodies: the number of values", BODIES, "if self._values > self._max_values:", "if False:",
         (f"{SCANNER}::test_scanner_refuses_excess_in_chunks_of_any_size",),
     ),
     Mutation(
