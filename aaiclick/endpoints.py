@@ -41,20 +41,6 @@ class PostgresEndpoint:
     @property
     def dsn(self) -> str:
         """The libpq URL with the password: for drivers, never for a log."""
-        return self._url("postgresql")
-
-    @property
-    def sqlalchemy_url(self) -> str:
-        return self._url("postgresql+asyncpg")
-
-    def __str__(self) -> str:
-        where = f"socket {self.host}" if self.host.startswith("/") else f"{self.host}:{self.port}"
-        return f"PostgreSQL database {self.database!r} at {where} (user {self.user!r})"
-
-    def with_database(self, database: str) -> PostgresEndpoint:
-        return PostgresEndpoint(self.host, self.port, self.user, database, self.password, self.options)
-
-    def _url(self, scheme: str) -> str:
         credential = quote(self.user, safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
         options = list(self.options)
         if self.host.startswith("/"):
@@ -62,7 +48,14 @@ class PostgresEndpoint:
         else:
             location = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         query = f"?{urlencode(options)}" if options else ""
-        return f"{scheme}://{credential}@{location}/{quote(self.database, safe='')}{query}"
+        return f"postgresql://{credential}@{location}/{quote(self.database, safe='')}{query}"
+
+    def __str__(self) -> str:
+        where = f"socket {self.host}" if self.host.startswith("/") else f"{self.host}:{self.port}"
+        return f"PostgreSQL database {self.database!r} at {where} (user {self.user!r})"
+
+    def with_database(self, database: str) -> PostgresEndpoint:
+        return PostgresEndpoint(self.host, self.port, self.user, database, self.password, self.options)
 
 
 @dataclass(frozen=True)

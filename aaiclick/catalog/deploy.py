@@ -1,9 +1,9 @@
 """Deploy a DAG: add a version, fill its new datasets while the old version serves, then swap.
 
 `deploy` adds the version, its definitions, its datasets and their generations; a dataset with an unchanged hash keeps
-its generation. New generations are filled by a separate job. When it has completed, `finish_deploy` makes the version
-serve. Each step is one transaction under the DAG's lock; after a crash in between, the old version serves and the next
-deploy continues. A rollback is a swap back.
+its generation. New generations are filled by a separate job. When it has completed, the same deploy with `resume` makes
+the version serve. Each step is one transaction under the DAG's lock; after a crash in between, the old version serves
+and the next deploy continues. A rollback is a swap back.
 
 Deploys and rollbacks of one DAG take effect in the order in which they began, however long filling takes: one that was
 overtaken by a later one fails and does not undo it.
@@ -86,7 +86,7 @@ async def deploy(
     roles: Collection[str] | None = None,
     resume: bool = False,
 ) -> DeployResult:
-    """Deploy a DAG. It serves at once if there is nothing to fill; otherwise call `finish_deploy` after the job.
+    """Deploy a DAG. It serves at once if there is nothing to fill; otherwise call it with `resume` after the job.
 
     With `resume`, an earlier call is continued, so the position in the order of deploys does not change.
 
@@ -120,34 +120,6 @@ async def deploy(
         version_id, await asyncio.to_thread(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
         job_id, catch_up_id=catch_up_id,
     )  # fmt: skip
-
-
-async def finish_deploy(
-    connection: Connection, deployed: DeployResult, *, org_id: UUID = DEFAULT_ORG_ID
-) -> DeployResult:
-    """Make a filled version serve. Raises DeployError if it is not filled; the old version then keeps serving."""
-    async with failpoints.transaction(connection, "finish_deploy"):
-        await store.lock_dag(connection, org_id, deployed.dag_name)
-        serving = await store.find_version(connection, org_id, deployed.dag_name)
-        version = await store.find_version(connection, org_id, deployed.dag_name, deployed.version_id)
-        if version is None:
-            raise _dag_not_found(deployed.dag_name)
-        if serving is not None and serving.id == deployed.version_id:
-            return replace(deployed, serves=True)
-        state = await store.get_version_state(connection, deployed.version_id)
-        if state.fill_status != "COMPLETED":
-            fill_error = f" {first_line(state.fill_error)}" if state.fill_error else ""
-            raise DeployError(
-                f"The new datasets of {deployed.dag_name!r} are not filled: job {state.fill_job_id} is "
-                f"{state.fill_status}.{fill_error} The previous version still serves.",
-                remedy=f"'aaiclick jobs show {state.fill_job_id}' shows the error; deploy again to retry.",
-            )
-        if serving is not None:
-            _check_deploy_order(deployed.dag_name, serving, state)
-        outrun = _was_overtaken(state, serving.id if serving else None)
-        dag = await analysis.load_dag(version.yaml)
-        catch_up_id = await _swap_version(connection, org_id, dag, deployed.version_id, returning=outrun)
-    return replace(deployed, serves=True, catch_up_id=catch_up_id)
 
 
 def _check_deploy_order(dag_name: str, serving: store.VersionText, state: store.VersionState) -> None:

@@ -51,10 +51,6 @@ class View(Object):
         return self._scan.offset
 
     @property
-    def limit_rows(self) -> int | None:
-        return self._scan.limit
-
-    @property
     def where_condition(self) -> str | None:
         """The condition in its serialised form."""
         return self._where

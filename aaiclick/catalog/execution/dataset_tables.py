@@ -308,11 +308,6 @@ async def drop_staged(client: ClickHouseClient, table: str) -> None:
     await client.run(f"DROP TABLE IF EXISTS {quote_name(table)} SYNC")
 
 
-async def drop_tables(context: DataContext, tables: Sequence[str]) -> None:
-    for table in tables:
-        await _run_statement(context, f"DROP TABLE IF EXISTS {quote_name(table)}")
-
-
 async def count_rows(context: DataContext, select: str) -> int:
     """Return the number of rows of a SELECT."""
     result = await context.client.read_text(f"SELECT count() FROM ({select})", query_id=context.query_id())  # noqa: S608

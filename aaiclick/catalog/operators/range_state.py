@@ -7,7 +7,6 @@ late, changes nothing.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,9 +102,3 @@ def split_range(whole: Range, size: int, origin: int = 0) -> Iterator[Range]:
         end = origin + ((start - origin) // size + 1) * size - 1
         yield Range(start, min(end, whole.end))
         start = end + 1
-
-
-def contains_position(ranges: tuple[Range, ...], position: int) -> bool:
-    """Return whether merged ranges contain a position."""
-    index = bisect_left(ranges, position, key=lambda range_: range_.end)
-    return index < len(ranges) and ranges[index].start <= position

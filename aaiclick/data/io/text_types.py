@@ -45,9 +45,6 @@ _OFFSET = r"(Z|[+-]\d{2}(:?\d{2})?)"
 INSTANT = re.compile(_DAY + _TIME + _OFFSET)
 NANOSECONDS = re.compile(r".*\.\d{7,9}.*")
 UUID_TEXT = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-FLOAT_DIGITS = 15
-"""Significant digits that every Float64 keeps; texts with more are checked one by one."""
-
 LONG_NUMBER = r"(\d\.?){16,}"
 
 

@@ -249,20 +249,11 @@ async def _end_attempts(
         rows, unfinished = await _finish_tasks(connection, done, delta, now)
         ended += rows
         failures += unfinished
-    for success in successes:
-        if success.awaits:
-            outcome = await await_returned_tasks(connection, success, delta, now)
-            if isinstance(outcome, Failure):
-                failures.append(outcome)
-            elif outcome is not None:
-                ended.append(outcome)
-    for success in successes:
-        if success.wait is not None:
-            outcome = await _begin_wait(connection, success, now)
-            if isinstance(outcome, Failure):
-                failures.append(outcome)
-            elif outcome is not None:
-                ended.append(outcome)
+    for outcome in await _suspend_tasks(connection, successes, delta, now):
+        if isinstance(outcome, Failure):
+            failures.append(outcome)
+        else:
+            ended.append(outcome)
     with_discards = [(row["id"], row["attempt"]) for row in ended if row["stale"]]
     if releases:
         releases, exhausted = await _split_releases(connection, releases, now)
@@ -297,6 +288,15 @@ async def _end_attempts(
     if failures:
         await record_failed_tasks(connection, ended, now)
     return accepted
+
+
+async def _suspend_tasks(
+    connection: Connection, successes: Sequence[Success], delta: PropagationDelta, now: datetime | None
+) -> list[asyncpg.Record | Failure]:
+    """End the attempts of tasks that go on after tasks that they returned, or after a wait."""
+    outcomes = [await await_returned_tasks(connection, s, delta, now) for s in successes if s.awaits]
+    outcomes += [await _begin_wait(connection, success, now) for success in successes if success.wait is not None]
+    return [outcome for outcome in outcomes if outcome is not None]
 
 
 async def _finish_tasks(

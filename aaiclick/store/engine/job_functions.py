@@ -45,11 +45,6 @@ async def replace_job_functions(
         await connection.execute(statement("upsert_job_function"), org_id, *astuple(function))
 
 
-async def save_job_function(connection: Connection, org_id: UUID, function: JobFunctionFields) -> None:
-    """Insert or replace one function."""
-    await connection.execute(statement("upsert_job_function"), org_id, *astuple(function))
-
-
 async def find_job_function(connection: Connection, org_id: UUID, entrypoint: str) -> asyncpg.Record | None:
     return await connection.fetchrow(statement("get_job_function"), org_id, entrypoint)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aaiclick.catalog import dataset_queries
-from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.ui import dag_queries
@@ -36,7 +36,7 @@ async def test_lineage_changes_with_the_swap_and_back_with_a_rollback(shop):
     started = await deploy(shop.db, OTHER_TOTAL)
     assert await shop.finish(started.job_id) == "COMPLETED"
     assert await sources_of(shop, "daily", "total") == {"shop.orders.amount"}
-    await finish_deploy(shop.db, started)
+    await deploy(shop.db, OTHER_TOTAL, resume=True)
     assert await sources_of(shop, "daily", "total") == {"shop.orders.id"}
     await roll_back(shop.db, "shop")
     assert await sources_of(shop, "daily", "total") == {"shop.orders.amount"}

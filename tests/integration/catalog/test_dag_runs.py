@@ -10,7 +10,7 @@ from subprocess import PIPE
 import pytest
 from click.testing import CliRunner
 
-from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.catalog.errors import DeployError
 from aaiclick.catalog.execution import definition_task as running_task
 from aaiclick.cli.tasks import tasks
@@ -150,11 +150,11 @@ async def test_deploy_fills_new_generations_and_rollback_restores_old(shop):
     begun = await deploy(shop.db, CHANGED)
     assert not begun.serves
     assert {name: await shop.rows(name) for name in before} == before
-    with pytest.raises(DeployError, match=r"not filled: job \d+ is RUNNING.* The previous version still serves"):
-        await finish_deploy(shop.db, begun)
+    early = await deploy(shop.db, CHANGED, resume=True)
+    assert (early.serves, early.job_id) == (False, begun.job_id)
     assert await shop.finish(begun.job_id) == "COMPLETED"
     assert {name: await shop.rows(name) for name in before} == before
-    assert (await finish_deploy(shop.db, begun)).serves
+    assert (await deploy(shop.db, CHANGED, resume=True)).serves
     assert await shop.rows("daily") == [("2026-01-01", 20), ("2026-01-02", 30)]
     assert await shop.rows("shop.raw") == before["shop.raw"]
     assert [task[0] for task in await shop.tasks(begun.job_id)].count("fetch") == 0
@@ -175,7 +175,7 @@ async def test_rows_that_arrive_during_fill_are_included(shop):
     begun = await deploy(shop.db, CHANGED)
     assert await shop.finish(begun.job_id) == "COMPLETED"
     await shop.run(order(3, 1, 5))
-    await finish_deploy(shop.db, begun)
+    await deploy(shop.db, CHANGED, resume=True)
     catch_up = await shop.db.fetchval("SELECT id FROM jobs WHERE name = 'shop (catch up)'")
     assert await shop.finish(catch_up) == "COMPLETED"
     assert await shop.rows("daily") == [("2026-01-01", 15)]
@@ -189,8 +189,6 @@ async def test_failed_fill_keeps_old_version_and_can_be_repeated(shop):
     broken = broken.replace("max_attempts: 5", "max_attempts: 1")
     begun = await deploy(shop.db, broken)
     assert await shop.finish(begun.job_id) == "FAILED"
-    with pytest.raises(DeployError, match="is FAILED"):
-        await finish_deploy(shop.db, begun)
     assert await shop.rows("daily") == [("2026-01-01", 10)]
     await shop.run(order(1, 1, 11))
     assert await shop.rows("daily") == [("2026-01-01", 11)]
@@ -256,23 +254,21 @@ async def filled(shop, text):
 async def test_deploys_take_effect_in_the_order_in_which_they_began(shop):
     await shop.deploy()
     await shop.run(order(1, 1, 10), order(2, 1, 20), order(3, 2, 30))
-    older, newer = await filled(shop, CHANGED), await filled(shop, SHOP.replace("id > 0", "id > 2"))
-    await finish_deploy(shop.db, newer)
+    await filled(shop, CHANGED)
+    newer = await filled(shop, SHOP.replace("id > 0", "id > 2"))
+    await deploy(shop.db, SHOP.replace("id > 0", "id > 2"), resume=True)
     with pytest.raises(DeployError, match=rf"{newer.version_hash[:12]} of 'shop', deployed after .* already serves"):
-        await finish_deploy(shop.db, older)
-    with pytest.raises(DeployError, match="already serves"):
         await deploy(shop.db, CHANGED, resume=True)
     assert await shop.rows("daily") == [("2026-01-02", 30)]
     # Deployed again, it is the latest one.
     assert (await deploy(shop.db, CHANGED)).serves
-    first, second = (
-        await filled(shop, SHOP.replace("id > 0", "id > 3")),
-        await filled(shop, SHOP.replace("id > 0", "id >= 1")),
-    )
-    await finish_deploy(shop.db, first)
+    first, second = SHOP.replace("id > 0", "id > 3"), SHOP.replace("id > 0", "id >= 1")
+    for text in (first, second):
+        await filled(shop, text)
+    await deploy(shop.db, first, resume=True)
     await shop.run(order(4, 2, 40))
     assert await shop.rows("daily") == [("2026-01-02", 40)]
-    await finish_deploy(shop.db, second)
+    await deploy(shop.db, second, resume=True)
     catch_up = await shop.db.fetchval("SELECT max(id) FROM jobs WHERE name = 'shop (catch up)'")
     assert await shop.finish(catch_up) == "COMPLETED"
     assert await shop.rows("daily") == [("2026-01-01", 30), ("2026-01-02", 70)]
@@ -311,7 +307,7 @@ async def test_rollback_cancels_tasks_of_newer_version_only(shop):
     await shop.run(order(1, 1, 10), order(2, 1, 10))
     begun = await deploy(shop.db, CHANGED)
     await shop.finish(begun.job_id)
-    await finish_deploy(shop.db, begun)
+    await deploy(shop.db, CHANGED, resume=True)
     job_id = await shop.fire({"rows": [order(3, 1, 1)]})
     await shop.db.execute("UPDATE tasks SET readiness = 'HELD' WHERE job_id = $1", job_id)
     stale = await sources.list_sources(shop.db, DEFAULT_ORG_ID, "shop")

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.catalog import dataset_queries
-from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.catalog.errors import DatasetError, QueryRefusedError
 from aaiclick.catalog.queries.table_rewrite import QueryLimits
 from aaiclick.catalog.task_output_summary import summarize_outputs
@@ -66,9 +66,10 @@ async def test_a_role_that_is_created_again_reads_nothing(shop):
 async def test_reader_sees_one_version_during_swaps(shop, aaiclick_postgres):
     await shop.deploy()
     await shop.run(order(1, 1, 10), order(2, 1, 20), order(3, 2, 30))
-    begun = await deploy(shop.db, SHOP.replace("id > 0", "id > 1"))
+    changed = SHOP.replace("id > 0", "id > 1")
+    begun = await deploy(shop.db, changed)
     await shop.finish(begun.job_id)
-    await finish_deploy(shop.db, begun)
+    await deploy(shop.db, changed, resume=True)
     other = await connect(aaiclick_postgres)
     results, done = set(), asyncio.Event()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.deploy import deploy, roll_back
 from tests.integration.catalog.conftest import SHOP, order
 
 MANUAL = SHOP.replace('{kind: cron, schedule: "0 6 * * *", missed: all}', "{kind: manual}")
@@ -47,6 +47,6 @@ async def test_a_reset_cron_source_is_filled_before_its_version_serves(shop):
     assert await shop.rows("shop.raw") == [(9, "2026-01-09", 90)]
     assert await shop.finish(started.job_id) == "COMPLETED"
     assert await shop.rows("daily") == [("2026-01-09", 90)]
-    await finish_deploy(shop.db, started)
+    await deploy(shop.db, CRON_RESET, resume=True)
     assert len(await shop.rows("shop.raw")) == 6
     assert "2026-01-09" not in {day for day, _ in await shop.rows("daily")}

@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 
 from aaiclick.api.field_types import CreatedResponse
-from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.catalog.range_registration import register_range
 from aaiclick.errors import ConflictError
 from aaiclick.operations import jobs as job_operations
@@ -294,15 +294,18 @@ async def deployed_twice(db: Any) -> State:
     return {"first": first.version_hash, "version": first.version_id}
 
 
+CHANGED_DAG = DAG.replace("SELECT 1 AS id", "SELECT 2 AS id")
+
+
 async def deploy_filled(db: Any) -> State:
     """A version that is filled, and does not serve yet."""
     await deploy(db, DAG)
-    begun = await deploy(db, DAG.replace("SELECT 1 AS id", "SELECT 2 AS id"))
+    begun = await deploy(db, CHANGED_DAG)
     assert not begun.serves
     state = await register_worker_(db)
     await claim(db, state)
     await succeed(db, state)
-    return {"begun": begun, "version": begun.version_id}
+    return {"version": begun.version_id}
 
 
 MODULE_JOBS = ModuleJobs(["points"], [JobFunctionFields("points.sell", "points", "sell", "", "{}")], [])
@@ -812,9 +815,9 @@ SCENARIOS = {
     "deploy": Scenario(
         prepare_ids, lambda db, _: deploy(db, DAG), check_query("SELECT count(*) FROM dag_versions", is_=1)
     ),
-    "finish_deploy": Scenario(
+    "deploy:filled": Scenario(
         deploy_filled,
-        lambda db, state: finish_deploy(db, state["begun"]),
+        lambda db, _: deploy(db, CHANGED_DAG, resume=True),
         check_query("SELECT dag_version_id = $1 FROM dag_current_versions", "version"),
     ),
     "roll_back": Scenario(

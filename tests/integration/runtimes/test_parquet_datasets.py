@@ -10,7 +10,7 @@ import pytest
 
 from aaiclick import failpoints
 from aaiclick.catalog import dataset_queries
-from aaiclick.catalog.deploy import deploy, finish_deploy, roll_back
+from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.catalog.errors import DagError
 from aaiclick.catalog.execution import parquet_storage
 from aaiclick.catalog.execution.definition_context import parse_files
@@ -122,9 +122,10 @@ async def test_replaced_files_are_deleted_when_they_are_unreadable(shop, storage
     assert await delete_orphan_files(shop.db, retention_seconds=0) == len(late)
     assert listed() == await pointed(shop)
     # Files of older versions are kept for a rollback.
-    begun = await deploy(shop.db, text.replace("id > 0", "id > 1"))
+    changed = text.replace("id > 0", "id > 1")
+    begun = await deploy(shop.db, changed)
     assert await shop.finish(begun.job_id) == "COMPLETED"
-    await finish_deploy(shop.db, begun)
+    await deploy(shop.db, changed, resume=True)
     await delete_orphan_files(shop.db, retention_seconds=0)
     await roll_back(shop.db, "shop")
     assert await read(shop, "daily") == [("2026-01-01", 16), ("2026-01-02", 8)]

@@ -20,7 +20,7 @@ from aaiclick.api.worker_protocol import endpoints
 from aaiclick.server.routes import ALL
 from aaiclick.server.ui.pages import ALL_PAGES as ALL_PAGES
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine.job_functions import JobFunctionFields, save_job_function
+from aaiclick.store.engine.job_functions import JobFunctionFields, replace_job_functions
 from tests.integration.server.conftest import Site, premises, with_connection
 from tests.integration.server.conftest import _populate as populate
 from tests.integration.server.hostile_inputs import (
@@ -219,7 +219,7 @@ def test_message_of_an_assistant_does_not_block_the_loop(watched: Watched, body:
 def test_stored_schema_does_not_block_the_loop(watched: Watched, schema: dict[str, Any], value: object) -> None:
     parameters = json.dumps({"properties": {"x": schema}, "$defs": {"Tree": TREE}})
     fields = JobFunctionFields("m.hostile", "m", "hostile", "", parameters)
-    watched.site.run(lambda connection: save_job_function(connection, watched.site.org, fields))
+    watched.site.run(lambda connection: replace_job_functions(connection, watched.site.org, ["m"], [fields]))
 
     def post() -> None:
         client = watched.site.as_("writer")

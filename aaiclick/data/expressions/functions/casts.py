@@ -35,7 +35,7 @@ FIRST_DAY, LAST_DAY = -25_567, 120_529
 """Days since 1970 of 1900-01-01 and 2299-12-31."""
 
 FIRST_SECOND, END_SECOND = FIRST_DAY * 86_400, (LAST_DAY + 1) * 86_400
-DATE_LENGTH, SECONDS_LENGTH = 10, 19
+SECONDS_LENGTH = 19
 PARSED_DECIMAL = decimal_type(76, 38)
 DECIMAL_TEXT = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.ui.metrics_sampler import completion_rates
+from aaiclick.server.ui.metrics_sampler import Sample, completion_rates
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg import charts
@@ -22,6 +23,7 @@ pages = Pages()
 
 SPANS = {"hour": (timedelta(hours=1), 60), "day": (timedelta(days=1), 96)}
 MAX_JOBS = 8
+SPARKLINE_SAMPLES = 60
 
 
 @pages.get("/", Permission.READER)
@@ -62,7 +64,6 @@ async def show_overview(page: PageRequest) -> Response:
         )
     counts = {(row["step"], row["status"]): row["count"] for row in recent}
     rates = completion_rates(samples)
-    last = samples[-60:]
     return page.render(
         "overview.html",
         counts=now,
@@ -70,24 +71,9 @@ async def show_overview(page: PageRequest) -> Response:
         oldest=max(0.0, (now["now"] - now["oldest_at"]).total_seconds()) if now["oldest_at"] else None,
         rate=rates[-1][1] if rates and end - rates[-1][0] < timedelta(minutes=2) else None,
         operator=page.caller.is_operator,
-        sparks={
-            "ready": charts.sparkline([sample.ready for sample in last]),
-            "running": charts.sparkline([sample.running for sample in last]),
-            "oldest": charts.sparkline([sample.oldest_seconds for sample in last]),
-            "dead": charts.sparkline([sample.dead for sample in last]),
-            "workers": charts.sparkline([sample.workers for sample in last]),
-            "rate": charts.sparkline([value for _, value in rates[-60:]]),
-        },
+        sparks=_draw_sparklines(samples, rates),
         throughput=charts.line_chart({"c2": rates}, start, end),
-        depth=charts.line_chart(
-            {
-                "c1": [(sample.at, float(sample.ready)) for sample in samples],
-                "c2": [(sample.at, float(sample.running)) for sample in samples],
-            },
-            start,
-            end,
-            whole=True,
-        ),
+        depth=charts.line_chart(_queue_depths(samples), start, end, whole=True),
         by_time=charts.bar_chart(counts, steps, start, end),
         speed=speed,
         failed=failed,
@@ -97,6 +83,26 @@ async def show_overview(page: PageRequest) -> Response:
         span=span_name,
         now=end,
     )
+
+
+def _draw_sparklines(samples: Sequence[Sample], rates: charts.Series) -> dict[str, tuple[str, str]]:
+    last = samples[-SPARKLINE_SAMPLES:]
+    return {
+        "ready": charts.sparkline([sample.ready for sample in last]),
+        "running": charts.sparkline([sample.running for sample in last]),
+        "oldest": charts.sparkline([sample.oldest_seconds for sample in last]),
+        "dead": charts.sparkline([sample.dead for sample in last]),
+        "workers": charts.sparkline([sample.workers for sample in last]),
+        "rate": charts.sparkline([value for _, value in rates[-SPARKLINE_SAMPLES:]]),
+    }
+
+
+def _queue_depths(samples: Sequence[Sample]) -> dict[str, charts.Series]:
+    """Numbers of ready and of running tasks, by the class of their line."""
+    return {
+        "c1": [(sample.at, float(sample.ready)) for sample in samples],
+        "c2": [(sample.at, float(sample.running)) for sample in samples],
+    }
 
 
 def _first_id(at: datetime) -> int:
