@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from aaiclick import operations
+from aaiclick.store.engine.job_functions import JobFunctionFields, replace_job_functions
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.server.browser import Browser
+from tests.integration.server.test_approvals import insert_approval
 
 VALUE = "canary-of-the-channels"
 GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{15,}|\d{4}-\d\d-\d\dT[\d:.]+\+00:00")
@@ -35,6 +38,12 @@ ROWS = {
     "schedule": "SELECT s.name AS id, s.org_id, s.entrypoint, s.job_name, s.kwargs::text, cron, every_seconds,"
     " timezone, missed, overlap, s.paused_at IS NOT NULL AS paused, count(j.id) AS runs FROM schedules s"
     " LEFT JOIN jobs j ON j.schedule_id = s.id WHERE s.name = $1 GROUP BY s.id",
+    "events": "SELECT name AS id, org_id, key, payload::text, expires_at - created_at AS kept FROM workflow_events"
+    " WHERE name = $1",
+    "approval": "SELECT a.id, a.org_id, l.recipient, l.used_at, round(extract(epoch FROM l.expires_at - now()) / 3600)"
+    " AS hours FROM approvals a LEFT JOIN approval_links l ON l.approval_id = a.id WHERE a.title = $1",
+    "job": "SELECT id, org_id, status::text, total_tasks, trigger ->> 'kind' AS kind, trigger ->> 'arguments' AS arguments"
+    " FROM jobs WHERE name = $1",
 }
 Request = tuple[str, str, dict[str, Any] | None]
 ORG: Request = ("POST", "/v1/orgs", {"slug": "{name}", "name": "Acme", "rate_per_second": 2})
@@ -56,8 +65,17 @@ class Action:
     command: str
     request: Request
     form: tuple[str, dict[str, str]] | None = None
-    before: list[Request] = field(default_factory=list)
+    before: list[Request | Callable[[Any, str], None]] = field(default_factory=list)
     of_other_org: bool = False
+
+
+def insert_named_approval(site, name: str) -> None:
+    site.sql("UPDATE approvals SET title = $2 WHERE id = $1 RETURNING id", insert_approval(site), name)
+
+
+def register_function(site, name: str) -> None:
+    function = JobFunctionFields(f"m.{name}", name, name, "", json.dumps({"properties": {"rows": {"type": "integer"}}}))
+    site.run(lambda connection: replace_job_functions(connection, DEFAULT_ORG_ID, [name], [function]))
 
 
 LIMITS = {"weight": "3", "max_running": "2", "rate_per_second": "", "rate_burst": ""}
@@ -173,6 +191,22 @@ ACTIONS = {
         ("/schedules/{name}/backfill", {"from": "2026-01-01", "to": "2026-01-02"}),
         [SCHEDULE],
     ),
+    "events.send": Action(
+        "events send {name} --key 42 --payload {payload} --keep 60",
+        ("POST", "/v1/events", {"name": "{name}", "key": "42", "payload": {"euros": 7}, "keep_seconds": 60}),
+    ),
+    "approval.link": Action(
+        "approvals link {id} Anna",
+        ("POST", "/v1/approvals/{id}/links", {"recipient": "Anna"}),
+        ("/approvals/{id}/links", {"recipient": "Anna"}),
+        [insert_named_approval],
+    ),
+    "job.create by a function": Action(
+        "functions run m.{name} --arg rows=7",
+        ("POST", "/v1/functions/m.{name}/run", {"arguments": {"rows": 7}}),
+        ("/functions/m.{name}/run", {"arg.rows": "7"}),
+        [register_function],
+    ),
 }
 COMPARED_ELSEWHERE = {
     "test_operations": [
@@ -185,11 +219,10 @@ COMPARED_ELSEWHERE = {
         "dag.backfill", "dag.deploy", "dag.pause", "dag.resume", "dag.rollback", "dag.run", "dataset.readers",
         "dataset.register", "dataset.rematerialize",
     ],
-    "test_approvals": ["approval.link"],
+    "test_approvals": ["approval.approve", "approval.reject"],
     "test_delete_dag": ["dag.delete"],
-    "test_events": ["events.send"],
     "test_mcp": ["mcp.call"],
-    "test_notifications_documentation": ["channel.test"],
+    "test_operations_admin": ["channel.test"],
     "test_schedules": ["schedule.sync"],
 }  # fmt: skip
 """File → audit actions with tests of their channels in it."""
@@ -229,9 +262,10 @@ def test_admin_channels_leave_the_same_rows_and_audit_entry(site, command, brows
     noun = case.split(".", maxsplit=1)[0]
     states = {}
     for channel in ("api", "local", "remote", *(["ui"] if action.form else [])):
-        names = {"name": re.sub("[^a-z]", "-", f"{case} {channel}")}
-        for request in action.before:
-            send(site, request, names)
+        joint = "_" if noun == "job" else "-"  # the name of a function
+        names = {"name": re.sub("[^a-z]", joint, f"{case} {channel}"), "payload": '{"euros":7}'}
+        for step in action.before:
+            step(site, names["name"]) if callable(step) else send(site, step, names)
         names["id"] = "".join(str(row["id"]) for row in read_rows(site, noun, names["name"]))
         [last] = site.sql("SELECT max(id) AS id FROM audit_log")
         perform(site, command, browser, channel, action, names)
@@ -265,6 +299,20 @@ def perform(site, command, browser, channel: str, action: Action, names: dict[st
         result = command(*line, role=None if channel == "local" else "operator-admin", input_text=f"{VALUE}\n")
         assert result.exception is None, result.exception
         assert VALUE not in result.output
+
+
+def test_test_of_a_channel_leaves_the_same_audit_entry(site, command, browser) -> None:
+    """Also if the address does not accept the message."""
+    channel = {"type": "webhook", "config": {"url": "https://hooks.invalid/x"}}
+    site.as_("operator-admin").put("/v1/notifications/channels/deaf", json=channel).raise_for_status()
+    response = site.as_("operator-admin").post("/v1/notifications/channels/deaf/test")
+    assert "hooks.invalid" in response.json()["detail"]
+    form = {"csrf": browser.csrf}
+    assert browser.client.post("/incidents/channels/deaf/test", data=form).status_code == 303
+    for role in (None, "operator-admin"):
+        assert "hooks.invalid" in str(command("notify", "test", "deaf", role=role).exception)
+    entries = site.sql("SELECT detail::text, org_id FROM audit_log WHERE action = 'channel.test' AND target = 'deaf'")
+    assert [tuple(entry) for entry in entries] == [("{}", DEFAULT_ORG_ID)] * 4
 
 
 @pytest.mark.parametrize("role", ["admin", None])
@@ -304,6 +352,7 @@ def test_every_audit_action_is_compared() -> None:
         path.read_text(encoding="utf-8") for path in [*package.glob("*.py"), *package.parent.glob("server/**/*.py")]
     ]
     audited = {name for text in texts for name in re.findall(r'write_audit\([^"]*"([a-z_]+\.[a-z_]+)"', text)}
+    audited |= {"approval.approve", "approval.reject"}  # in one call
     assert len(audited) > 50
     elsewhere = {name for names in COMPARED_ELSEWHERE.values() for name in names}
     assert {case.split()[0] for case in ACTIONS} | elsewhere == audited

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
+from aaiclick.orchestration.schedules import find_declared_schedules
 from tests.integration.server.browser import Browser
 
 MODULE = """
@@ -183,6 +185,26 @@ def test_sync_declares_changes_and_marks_missing(site, command, module, tmp_path
     assert "no longer declares" in browser.client.get(f"/schedules/{names[0]}").text
     fired = site.as_("operator-admin").post(f"/v1/schedules/{names[0]}/fire", json={})
     assert (fired.status_code, "is missing" in fired.json()["detail"]) == (409, True)
+
+
+def test_sync_leaves_the_same_rows_and_audit_entry(site, command, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    states = []
+    for channel in ("api", "local", "remote"):
+        module = f"synced_by_{channel}"
+        (tmp_path / f"{module}.py").write_text(MODULE)
+        if channel == "api":
+            declared = [make_schedule_request(new).model_dump(mode="json") for new in find_declared_schedules(module)]
+            body = {"module": module, "schedules": declared}
+            site.as_("operator-admin").post("/v1/schedules/sync", json=body).raise_for_status()
+        else:
+            result = command("schedules", "sync", module, role=None if channel == "local" else "operator-admin")
+            assert result.exception is None, result.exception
+        rows = [dict(row) for name in ("nightly", "often") for row in site.sql(STATE, f"{module}.{name}")]
+        states.append((str(rows).replace(module, "MODULE"), read_audit(site, module)))
+    assert states[0][1] == [("schedule.sync", {"added": 2, "changed": 0, "missing": 0})]
+    assert states[1:] == states[:1] * 2
 
 
 def test_actions_are_equal_through_every_channel(site, command, browser) -> None:
