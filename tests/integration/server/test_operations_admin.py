@@ -42,8 +42,8 @@ ROWS = {
     " WHERE name = $1",
     "approval": "SELECT a.id, a.org_id, l.recipient, l.used_at, round(extract(epoch FROM l.expires_at - now()) / 3600)"
     " AS hours FROM approvals a LEFT JOIN approval_links l ON l.approval_id = a.id WHERE a.title = $1",
-    "job": "SELECT id, org_id, status::text, total_tasks, trigger ->> 'kind' AS kind, trigger ->> 'arguments' AS arguments"
-    " FROM jobs WHERE name = $1",
+    "job": "SELECT id, org_id, status::text, total_tasks, trigger ->> 'kind' AS kind,"
+    " trigger ->> 'arguments' AS arguments FROM jobs WHERE name = $1",
 }
 Request = tuple[str, str, dict[str, Any] | None]
 ORG: Request = ("POST", "/v1/orgs", {"slug": "{name}", "name": "Acme", "rate_per_second": 2})
