@@ -172,7 +172,7 @@ def test_waiting_task_is_explained(project):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["jobs", "show", "1"], 3, "There is no job 1."),
         (["jobs", "retry", "1"], 3, "There is no job 1."),
@@ -190,5 +190,5 @@ def test_waiting_task_is_explained(project):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_invalid_input_is_reported(project, no_traceback, arguments, code, said):
-    no_traceback(project(*arguments), code, said)
+def test_invalid_input_is_reported(project, no_traceback, arguments, code, message):
+    no_traceback(project(*arguments), code, message)

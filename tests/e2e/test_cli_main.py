@@ -19,7 +19,7 @@ HEAVY = (
 )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=lambda given: given[0])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=lambda options: options[0])
 def test_help_imports_nothing_heavy(arguments):
     program = (
         "import sys; from aaiclick.cli.main import run_command; code = run_command(sys.argv[1:]);"

@@ -42,7 +42,7 @@ def test_error_headline_omits_the_remedy_in_tables(error: str | None, line: str)
 
 
 @pytest.mark.parametrize(
-    ("words", "value"),
+    ("text", "value"),
     [
         ("'from 999.0'", "from 999.0"),
         ("[{'a': 1, 'b': None}, True]", [{"a": 1, "b": None}, True]),
@@ -50,14 +50,14 @@ def test_error_headline_omits_the_remedy_in_tables(error: str | None, line: str)
         ("cannot be shown: It is gone.", "cannot be shown: It is gone."),
     ],
 )
-def test_job_results_are_json_values_or_text(words: str, value, capsys) -> None:
+def test_job_results_are_json_values_or_text(text: str, value, capsys) -> None:
     times = ("restarted_at", "started_at", "completed_at", "deadline_at", "cancel_requested_at", "paused_at")
     job = Job(
         **dict.fromkeys((*times, "timeout_seconds", "error", "parent_job_id", "parent_task_id")),
         id=1, name="j", status="COMPLETED", created_at=datetime(2026, 1, 1, tzinfo=UTC),
         total_tasks=4, open_tasks=0, failed_tasks=0, cancelled_tasks=0,
     )  # fmt: skip
-    assert _print_result(job, [("report", words, value)], "json") == 0
+    assert _print_result(job, [("report", text, value)], "json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["total_tasks"], printed["created_at"], printed["took_seconds"]) == (
         4,
@@ -65,10 +65,10 @@ def test_job_results_are_json_values_or_text(words: str, value, capsys) -> None:
         None,
     )
     assert printed["results"] == [{"name": "report", "value": value}]
-    assert _print_result(job, [("report", words, value)], "table") == 0
+    assert _print_result(job, [("report", text, value)], "table") == 0
     printed = capsys.readouterr().out
     assert "4/4" in printed
-    assert f"report: {words}" in printed
+    assert f"report: {text}" in printed
 
 
 @pytest.mark.parametrize("terminal", [True, False])

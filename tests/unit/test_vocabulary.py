@@ -42,13 +42,11 @@ VAGUE_VARIABLES: dict[str, int] = {
     "aaiclick/api": 1,
     "aaiclick/catalog": 6,
     "aaiclick/chaos": 6,
-    "aaiclick/data": 19,
+    "aaiclick/data": 11,
     "aaiclick/orchestration": 5,
     "aaiclick/store": 7,
     "tests": 3,
-    "tests/e2e": 2,
-    "tests/integration": 28,
-    "tests/unit": 27,
+    "tests/unit": 1,
 }
 """Uses of vague variable names, by package; packages without an entry have none."""
 
@@ -129,6 +127,10 @@ def test_docstrings_and_comments_have_no_mannered_words(package):
     check_count(violations, MANNERED_TEXTS.get(package, 0), "MANNERED_TEXTS")
 
 
+def is_hypothesis_given(path: Path, node: ast.Name) -> bool:
+    return node.id == "given" and "from hypothesis import" in path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_variables_are_named_after_what_they_hold(package):
     violations = [
@@ -136,7 +138,7 @@ def test_variables_are_named_after_what_they_hold(package):
         for path in source_files(package)
         if path.suffix == ".py"
         for node in list_nodes(path)
-        if isinstance(node, ast.Name) and node.id in VAGUE_NAMES
+        if isinstance(node, ast.Name) and node.id in VAGUE_NAMES and not is_hypothesis_given(path, node)
     ]
     check_count(violations, VAGUE_VARIABLES.get(package, 0), "VAGUE_VARIABLES")
 

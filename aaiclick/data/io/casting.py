@@ -71,8 +71,17 @@ def _type_family(arrow: pa.DataType) -> str:
     return next((name for name, matches in _FAMILIES if matches(arrow)), str(arrow))
 
 
+def _is_bytes(arrow: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(arrow)
+        or pa.types.is_large_binary(arrow)
+        or pa.types.is_binary_view(arrow)
+        or pa.types.is_fixed_size_binary(arrow)
+    )
+
+
 _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
-    ("UUID", lambda kind: isinstance(kind, pa.UuidType)),
+    ("UUID", lambda arrow: isinstance(arrow, pa.UuidType)),
     ("NULL", pa.types.is_null),
     ("bool", pa.types.is_boolean),
     ("integer", pa.types.is_integer),
@@ -82,14 +91,9 @@ _FAMILIES: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
     ("duration", pa.types.is_duration),
     ("map", pa.types.is_map),
     ("dict", pa.types.is_struct),
-    ("text", lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)),
     (
-        "bytes",
-        lambda kind: (
-            pa.types.is_binary(kind)
-            or pa.types.is_large_binary(kind)
-            or pa.types.is_binary_view(kind)
-            or pa.types.is_fixed_size_binary(kind)
-        ),
+        "text",
+        lambda arrow: pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow),
     ),
+    ("bytes", _is_bytes),
 )
