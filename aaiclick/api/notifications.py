@@ -14,7 +14,8 @@ from aaiclick.store.enums import ChannelType, IncidentRule, NotificationEvent, S
 MAX_NAMES = 100
 ClockTime = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 Host = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9.:_-]+$")]
-MailAddress = Annotated[str, StringConstraints(max_length=320, pattern=r"^[^\s@<>,;\"]+@[^\s@<>,;\"]+$")]
+MAIL_ADDRESS = r"^[^\s\x00-\x1f\x7f@<>()\[\]\\,;:\"]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$"
+MailAddress = Annotated[str, StringConstraints(max_length=320, pattern=MAIL_ADDRESS)]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

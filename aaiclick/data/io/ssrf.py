@@ -10,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -69,15 +72,24 @@ def without_query(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
+async def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[tuple[Any, ...]]:
+    """`getaddrinfo` in a thread of its own: a name server that does not answer delays nothing else."""
+    threads = ThreadPoolExecutor(1, thread_name_prefix="lookup")
+    look_up = partial(socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, look_up)
+    finally:
+        threads.shutdown(wait=False)
+
+
 class PublicResolver(AbstractResolver):
     """DNS resolver that refuses hosts with a forbidden address."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
         try:
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+            addresses = await _look_up(host, port, family)
         except OSError as error:
             raise IngestError(f"The host {host!r} cannot be resolved: {error.strerror}.") from None
         except UnicodeError:  # a label is empty or has more than 63 characters

@@ -1,15 +1,19 @@
-"""Results of data tests: written with the outcome of their task, read as a history."""
+"""Results of data tests: written with the outcome of their task, read as a history.
+
+Readers of a dataset see the results of its tests. If the task is hidden from them, because it reads other datasets or
+was added by such a task, texts that may name those datasets are reduced to the type of the test.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from aaiclick.store.catalog.datasets import Reader
+from aaiclick.store.catalog.datasets import Reader, load_task_visibility
 from aaiclick.store.rows import fetch_rows
 from aaiclick.store.statements import statement
 
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
 MAX_ID = (1 << 63) - 1
+READING_TESTS = ("references", "sql")
+"""Types of tests that name other datasets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +73,12 @@ async def list_latest_tests(
 ) -> list[DataTestRow]:
     """List the latest result of each test that a reader may see, newest first; `failed`: only those that failed."""
     query = statement("list_failed_tests") if failed else statement("list_latest_tests")
-    return await fetch_rows(connection, DataTestRow, query, *_restrict(reader, before, limit))
+    return await _fetch_tests(connection, reader, query, *_restrict(reader, before, limit))
 
 
 async def list_tests(connection: Connection, reader: Reader, *, limit: int) -> list[DataTestRow]:
     """List the results of all tests that a reader may see, newest first."""
-    return await fetch_rows(connection, DataTestRow, statement("list_tests"), *_restrict(reader, None, limit))
+    return await _fetch_tests(connection, reader, statement("list_tests"), *_restrict(reader, None, limit))
 
 
 async def list_subject_tests(
@@ -86,13 +92,37 @@ async def list_subject_tests(
 ) -> list[DataTestRow]:
     """List the history of the tests of a dataset, by its name or as DAG.OUTPUT, newest first."""
     query = statement("list_subject_tests")
-    return await fetch_rows(connection, DataTestRow, query, *_restrict(reader, before, limit), subject, failed)
+    return await _fetch_tests(connection, reader, query, *_restrict(reader, before, limit), subject, failed)
 
 
 async def list_task_tests(connection: Connection, reader: Reader, task_id: int) -> list[DataTestRow]:
     """List the results of the tests of a task, of its last test first."""
     query = statement("list_task_tests")
-    return await fetch_rows(connection, DataTestRow, query, *_restrict(reader, None, 1_000), task_id)
+    return await _fetch_tests(connection, reader, query, *_restrict(reader, None, 1_000), task_id)
+
+
+async def _fetch_tests(connection: Connection, reader: Reader, query: str, *arguments: object) -> list[DataTestRow]:
+    """Run a query of results; texts that may name hidden datasets are reduced to the type of the test."""
+    rows = await fetch_rows(connection, DataTestRow, query, *arguments)
+    if reader.roles is None or not rows:
+        return rows
+    task_ids = list({row.task_id for row in rows})
+    readable = await load_task_visibility(connection, reader, task_ids)
+    existing = {row["id"] for row in await connection.fetch(statement("list_existing_tasks"), task_ids)}
+    hidden = {
+        task_id
+        for task_id in task_ids
+        if (not readable[task_id]["everything"] if task_id in readable else task_id not in existing)
+    }
+    return [_redact_test(row) if row.task_id in hidden else row for row in rows]
+
+
+def _redact_test(row: DataTestRow) -> DataTestRow:
+    """The result of a hidden task; tests of columns of a visible dataset stay as they are."""
+    test_type = row.test.partition(":")[0]
+    if row.dataset_uuid is None:
+        return replace(row, test=test_type, message="", sample_table=None)
+    return replace(row, test=test_type if test_type in READING_TESTS else row.test, sample_table=None)
 
 
 def _restrict(reader: Reader, before: int | None, limit: int) -> tuple[object, ...]:

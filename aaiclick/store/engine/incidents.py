@@ -269,7 +269,7 @@ async def has_incident_work(connection: Connection, *, now: datetime | None = No
 async def add_occurrences(connection: Connection) -> int:
     """Add waiting occurrences to the counts of their incidents; returns how many there were."""
     async with failpoints.statement("add_occurrences"):
-        return int(await connection.fetchval(statement("add_occurrences"), OCCURRENCE_BATCH_SIZE))
+        return int(await connection.fetchval(statement("add_occurrences"), OCCURRENCE_BATCH_SIZE, MAX_CAUSE_CHARACTERS))
 
 
 async def close_recovered(

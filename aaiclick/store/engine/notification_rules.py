@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, get_args
 from uuid import UUID
@@ -127,7 +127,10 @@ def due_time(channel: Channel, severity: Severity, now: datetime) -> datetime:
     if not is_quiet or start == end:
         return due
     day = local.date() + timedelta(days=int(minutes >= end))
-    return datetime(day.year, day.month, day.day, end // 60, end % 60, tzinfo=zone).astimezone(due.tzinfo)
+    quiet_end = datetime(day.year, day.month, day.day, end // 60, end % 60, tzinfo=zone)
+    if quiet_end.astimezone(UTC) <= due.astimezone(UTC):  # in an hour that is repeated: its second occurrence
+        quiet_end = quiet_end.replace(fold=1)
+    return quiet_end.astimezone(due.tzinfo)
 
 
 def _minutes(text: str) -> int:

@@ -66,6 +66,10 @@ WHERE org_id = $1 AND task_id = $5 AND id < $2 AND ($3::text[] IS NULL OR datase
     OR EXISTS (SELECT FROM datasets s WHERE s.id = dataset_uuid AND s.read_roles && $3))
 ORDER BY id DESC LIMIT $4
 
+-- name: list_existing_tasks
+-- Those of the tasks $1 that were not deleted.
+SELECT id FROM tasks WHERE id = ANY ($1::bigint[])
+
 -- name: delete_old_test_results
 -- Delete up to $2 results of data tests older than $1 seconds, except the latest of each partition; returns how many.
 WITH old AS MATERIALIZED (

@@ -51,7 +51,8 @@ SELECT EXISTS (SELECT FROM incidents WHERE closed_at IS NULL) OR EXISTS (SELECT 
 
 -- name: add_occurrences
 -- Add up to $1 occurrences to the counts of their incidents. Those after the end of an incident open it again, with the
--- texts of the last one: the transaction that recorded them had found it open. Returns how many were added.
+-- texts of the last one: the transaction that recorded them had found it open. The cause is always that of `task_id`, by
+-- which it is hidden: both stay if that task has no error any more, since it was retried. Returns how many were added.
 WITH taken AS (
     DELETE FROM incident_occurrences WHERE id = ANY (ARRAY(
         SELECT id FROM incident_occurrences ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED))
@@ -63,15 +64,19 @@ totals AS (
     FROM taken GROUP BY org_id, rule, fingerprint
 ),
 known AS MATERIALIZED (
-    SELECT t.*, i.id, i.closed_at IS NOT NULL AND i.closed_at < t.last_at AS is_over, i.severity, i.title, i.cause, i.dag_name,
-        i.job_name, i.task_type, i.error_fingerprint, i.tags
+    SELECT t.org_id, t.rule, t.fingerprint, t.times, t.last_at, i.id, i.severity, i.title, i.dag_name, i.job_name, i.task_type,
+        i.error_fingerprint, i.tags, i.closed_at IS NOT NULL AND i.closed_at < t.last_at AS is_over,
+        CASE WHEN t.task_id IS NULL OR e.error IS NOT NULL THEN t.job_id ELSE i.job_id END AS job_id,
+        CASE WHEN t.task_id IS NULL OR e.error IS NOT NULL THEN t.task_id ELSE i.task_id END AS task_id,
+        coalesce(e.error, i.cause) AS cause
     FROM totals t CROSS JOIN LATERAL (
         SELECT * FROM incidents i WHERE i.org_id = t.org_id AND i.rule = t.rule AND i.fingerprint = t.fingerprint
         ORDER BY i.id DESC LIMIT 1) AS i
+    LEFT JOIN LATERAL (SELECT right(k.error, $2) AS error FROM tasks k WHERE k.id = t.task_id OFFSET 0) AS e ON true
 ),
 added AS (
     UPDATE incidents i SET count = i.count + k.times, last_at = greatest(i.last_at, k.last_at), job_id = k.job_id,
-        task_id = k.task_id
+        task_id = k.task_id, cause = k.cause
     FROM known k WHERE i.id = k.id AND i.id = ANY (ARRAY(SELECT id FROM known WHERE NOT is_over)) AND NOT k.is_over
 ),
 opened AS (

@@ -39,8 +39,10 @@ DELETE FROM notification_rules WHERE org_id = $1 AND name = $2 RETURNING name
 -- Whether a pass at $1 has something to do: most have not.
 SELECT EXISTS (
         SELECT FROM incidents WHERE opened_routed_at IS NULL OR (closed_at IS NOT NULL AND closed_routed_at IS NULL))
-    OR EXISTS (SELECT FROM incidents WHERE escalate_at IS NOT NULL AND escalate_at <= coalesce($1::timestamptz, now()))
-    OR EXISTS (SELECT FROM incidents WHERE snoozed_until IS NOT NULL AND snoozed_until <= coalesce($1::timestamptz, now()))
+    OR EXISTS (SELECT FROM incidents WHERE escalate_at IS NOT NULL AND escalate_at <= coalesce($1::timestamptz, now())
+        AND closed_at IS NULL AND acknowledged_at IS NULL AND snoozed_until IS NULL)
+    OR EXISTS (SELECT FROM incidents WHERE snoozed_until IS NOT NULL AND snoozed_until <= coalesce($1::timestamptz, now())
+        AND closed_at IS NULL)
     OR EXISTS (SELECT FROM notifications WHERE task_id IS NULL AND due_at <= coalesce($1::timestamptz, now()))
     OR EXISTS (SELECT FROM notifications WHERE delivered_at IS NULL AND task_id IS NOT NULL)
 

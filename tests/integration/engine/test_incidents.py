@@ -84,6 +84,24 @@ async def test_failures_of_one_fingerprint_are_counted_in_one_incident(engine: E
     assert (await run_loop(engine))["occurrences"] == 0
 
 
+async def test_cause_of_an_incident_is_that_of_the_task_that_it_names(engine: Engine) -> None:
+    """The visibility of the cause is that of the task: one with the same fingerprint must not show that of another."""
+    for error in ("row 7 of payroll", "no row", "retried"):
+        engine.ids.clear()
+        await add_item(engine, "mail")
+        (claim,) = await engine.claim()
+        await queue.acknowledge(engine.db, worker_id=1, failures=[Failure(claim.lease, error, "ValueError:same")])
+        if error == "retried":
+            await engine.db.execute("UPDATE tasks SET error = NULL WHERE id = $1", engine.id("mail"))
+        else:
+            last = engine.id("mail")
+        await run_loop(engine)
+        (row,) = await open_incidents(engine)
+        expected = "no row" if error == "retried" else error
+        assert (row["task_id"], row["cause"]) == (last, expected)
+    assert row["count"] == 3
+
+
 async def test_failures_of_an_open_incident_do_not_wait_for_its_row(engine: Engine, second: Engine) -> None:
     await add_item(engine, "mail")
     await engine.fail(*await engine.claim())

@@ -270,7 +270,7 @@ CASES: dict[str, list[Any]] = {
     "list_failed_tasks": [live(), 3],
     "record_incidents": [[DEFAULT_ORG_ID] * BATCH, ["job_failed"] * BATCH, [str(n) for n in range(BATCH)],
              ["error"] * BATCH, ["t"] * BATCH, *[NOTHING] * 7, [1] * BATCH, None],
-    "add_occurrences": [BATCH],
+    "add_occurrences": [BATCH, 4_000],
     "close_recovered_incidents": [0, BATCH, 0.0, None],
     "close_incident_of_key": [DEFAULT_ORG_ID, "job_failed", "100", None],
     "list_incidents": [DEFAULT_ORG_ID, 2**63 - 1, BATCH, None, None, True],

@@ -105,6 +105,16 @@ def test_quiet_hours_follow_daylight_saving_time(day: str, hour: int) -> None:
     assert due_time(channel, "error", midnight) == midnight.replace(hour=hour, minute=0)
 
 
+@pytest.mark.parametrize(("hour", "minute"), [(0, 10), (0, 40), (1, 10)])
+def test_message_of_a_repeated_hour_waits_for_the_end_of_quiet_hours(hour: int, minute: int) -> None:
+    """On 2026-10-25 in Berlin, 02:00 to 03:00 is at 00:00 UTC and again at 01:00 UTC."""
+    channel = make_channel(quiet_from="22:00", quiet_until="02:30", timezone="Europe/Berlin")
+    moment = datetime(2026, 10, 25, hour, minute, tzinfo=UTC)
+    ends = [datetime(2026, 10, 25, hour_, 30, tzinfo=UTC) for hour_ in (0, 1)]
+    is_quiet = (hour, minute) != (0, 40)
+    assert due_time(channel, "error", moment) == (min(end for end in ends if end > moment) if is_quiet else moment)
+
+
 @pytest.mark.parametrize(
     ("notifications", "sent", "messages"),
     [

@@ -168,7 +168,7 @@ async def _with_dataset_edges(connection: Connection, job: Row, collapsed: Colla
 async def _load_tasks(page: PageRequest, connection: Connection, reader: Reader, job: Row) -> dict[str, object]:
     status = page.query_param("status") if page.query_param("status") in TASK_STATES else None
     task_type = page.query_param("type") or None
-    after = int(page.query_param("after")) if _parse_ids(page.query_param("after")) else 0
+    after = min(_parse_ids(page.query_param("after")), default=0)
     rows: Sequence[Row] = []
     if status is None or _may_have(job, status):
         rows = await job_queries.search_job_tasks(

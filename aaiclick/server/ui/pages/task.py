@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
@@ -26,6 +26,9 @@ from aaiclick.store.catalog import data_tests
 from aaiclick.store.engine import control, queries
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import job_queries
+
+if TYPE_CHECKING:
+    from aaiclick.store.catalog.datasets import Reader
 
 pages = Pages()
 
@@ -54,7 +57,7 @@ async def show_task(page: PageRequest) -> Response:
         text, end = await read_part(log_path(page.app_state.settings, task_id), -TAIL_BYTES, TAIL_BYTES)
     kwargs = json.loads(redacted["kwargs"])
     result = None if redacted["result"] is None else json.loads(redacted["result"])
-    previews = await _load_previews(page, {"result": result, **kwargs})
+    previews = await _load_previews(page, reader, {"result": result, **kwargs})
     samples: dict[str, object] = {
         test.test: {"object_type": "object", "table_id": test.sample_table} for test in tests if test.sample_table
     }
@@ -73,13 +76,16 @@ async def show_task(page: PageRequest) -> Response:
         result=result,
         previews=previews,
         tests=tests[::-1],
-        samples=await _load_previews(page, samples),
+        samples=await _load_previews(page, reader, samples),
         now=datetime.now(UTC),
     )
 
 
-async def _load_previews(page: PageRequest, values: dict[str, object]) -> list[dict[str, object]]:
-    """Load the first rows of the Objects among these values; errors are shown in place of the rows."""
+async def _load_previews(page: PageRequest, reader: Reader, values: dict[str, object]) -> list[dict[str, object]]:
+    """Load the first rows of the Objects among these values; errors are shown in place of the rows.
+
+    Readers share them only with others that may read the same.
+    """
     tables = {
         name: str(cast("dict[str, Any]", value).get("table_id"))
         for name, value in values.items()
@@ -87,11 +93,11 @@ async def _load_previews(page: PageRequest, values: dict[str, object]) -> list[d
     }
     if not tables:
         return []
-    cache, org = page.ui_state.cache, page.caller.org_id
+    cache = page.ui_state.cache
     return await asyncio.gather(
         *(
             cache.get(
-                ("rows", org, name, table),
+                ("rows", reader, name, table),
                 lambda name=name, table=table: _load_preview(page, name, table),
                 min_ttl_seconds=5,
             )
