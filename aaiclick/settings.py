@@ -164,7 +164,7 @@ class Settings(BaseSettings):
     )  # fmt: skip
     private_hosts: Annotated[PrivateHosts, NoDecode] = _variable(
         "AAICLICK_PRIVATE_HOSTS", PrivateHosts(),
-        "Servers without a public address that every organisation's DAGs may fetch from, with commas: hosts, addresses "
+        "Servers without a public address that every organisation's DAGs may connect to, with commas: hosts, addresses "
         "or networks (10.0.0.0/8)",
     )  # fmt: skip
     secrets_key: SecretStr | None = _variable(

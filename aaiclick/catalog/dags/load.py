@@ -164,6 +164,8 @@ def _check_operators(data: Data, registry: OperatorRegistry) -> Iterator[Finding
         yield from _check_query(path, definition, local) if operator == "sql" else _check_inputs(path, definition)
         if operator == "python":
             yield from check_input_references(path, definition)
+        if operator == "postgres_read":
+            yield from _check_cursor(path, definition, as_mapping(data.get("defaults")))
 
 
 def _check_outputs(path: Path, definition: Data, operator: OperatorDefinition) -> Iterator[Finding]:
@@ -174,6 +176,13 @@ def _check_outputs(path: Path, definition: Data, operator: OperatorDefinition) -
     if operator.max_outputs is not None and count > operator.max_outputs:
         most = operator.max_outputs
         yield Finding(where, f"{operator.name} makes at most {most} output{'s'[: most != 1]}.", "Remove the others.")
+
+
+def _check_cursor(path: Path, definition: Data, defaults: Data) -> Iterator[Finding]:
+    strategy = definition.get("update_strategy", defaults.get("update_strategy"))
+    if "cursor" in as_mapping(definition.get("config")) and strategy != "append":
+        what = "A cursor needs update_strategy: append, since a run reads only the changed rows."
+        yield Finding((*path, "config", "cursor"), what, "Add update_strategy: append and a unique_key.")
 
 
 def _check_inputs(path: Path, definition: Data) -> Iterator[Finding]:

@@ -8,6 +8,8 @@
 - `builtin_operators`: maps built-in operators to their functions
 - `sql_and_python_operators`: operators `sql` and `python`
 - `http_fetch_operator`: operator `http_fetch_operator`: rows of a document from the web
+- `postgres_operators`: operators `postgres_read` and `postgres_write`
+- `external_postgres`: their connections, and the types of columns
 - `follower_operator`: operator `follower_operator`: new rows of a growing source, in order
 - `range_aggregator_operator`: operators `range_aggregator` and `range_splitter`
 - `alert_operator`: operator `alert_operator`: compares values with a condition

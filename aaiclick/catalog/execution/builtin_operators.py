@@ -10,6 +10,7 @@ from aaiclick.catalog.execution.external_parquet import run_parquet_files
 from aaiclick.catalog.execution.follower_operator import run_follower
 from aaiclick.catalog.execution.http_fetch_operator import run_fetch
 from aaiclick.catalog.execution.operator_run import OperatorRun
+from aaiclick.catalog.execution.postgres_operators import run_postgres_read, run_postgres_write
 from aaiclick.catalog.execution.range_aggregator_operator import run_aggregator, run_splitter
 from aaiclick.catalog.execution.sql_and_python_operators import run_python, run_sql
 
@@ -25,4 +26,6 @@ RUNNERS: dict[str, Runner] = {
     "alert_evaluate": run_alert,
     "http_fetch": run_fetch,
     "parquet_files": run_parquet_files,
+    "postgres_read": run_postgres_read,
+    "postgres_write": run_postgres_write,
 }

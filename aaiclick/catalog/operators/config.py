@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
@@ -158,6 +158,69 @@ class HttpFetchConfig(OperatorConfig):
         return self
 
 
+def _check_database_address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("postgresql", "postgres") and bool(parts.hostname) and bool(parts.username)
+        _ = parts.port
+        options = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        is_valid, options = False, []
+    if not is_valid:
+        raise PydanticCustomError("database_address", "this is not an address postgresql://USER:PASSWORD@HOST/DATABASE")
+    if any(name != "sslmode" or value not in SSL_MODES for name, value in options):
+        raise PydanticCustomError("database_address", "the only option of the address is sslmode")
+    return url
+
+
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-full")
+DatabaseAddress = Annotated[
+    Annotated[str, StringConstraints(max_length=4000), AfterValidator(_check_database_address)] | SecretReference,
+    Field(description="postgresql://USER:PASSWORD@HOST:PORT/DATABASE, from a secret: {secret: NAME}."),
+]
+TableName = Annotated[str, StringConstraints(pattern=r"^[^.\x00]+(\.[^.\x00]+)?$", max_length=128)]
+
+
+class PostgresReadConfig(OperatorConfig):
+    """Reads a table of another PostgreSQL, or its rows that changed since the last run."""
+
+    url: DatabaseAddress
+    table: Annotated[TableName | None, Field(description="NAME or SCHEMA.NAME.")] = None
+    query: Annotated[str | None, StringConstraints(min_length=1, max_length=100_000)] = None
+    columns: Annotated[list[ColumnName], Field(description="The columns to read; none: all.")] = []
+    cursor: Annotated[
+        ColumnName | None, Field(description="Column that grows with every change, such as updated_at.")
+    ] = None
+    lookback: Annotated[
+        float, Field(ge=0, le=1e9, description="Seconds, or numbers, before the stored cursor to read again.")
+    ] = 300
+
+    @model_validator(mode="after")
+    def _reads_one_relation(self) -> PostgresReadConfig:
+        if (self.table is None) == (self.query is None):
+            raise PydanticCustomError("relation", "give either table or query")
+        if self.cursor is not None and self.columns and self.cursor not in self.columns:
+            raise PydanticCustomError("cursor", "columns must contain the cursor")
+        return self
+
+
+class PostgresWriteConfig(OperatorConfig):
+    """Writes the rows of an input to a table of another PostgreSQL, in one transaction."""
+
+    url: DatabaseAddress
+    table: Annotated[TableName, Field(description="NAME or SCHEMA.NAME.")]
+    mode: Annotated[
+        Literal["upsert", "replace"], Field(description="Insert or update by key, or replace all rows.")
+    ] = "upsert"
+    key: Annotated[list[ColumnName], Field(description="Columns of a unique index of the table.")] = []
+
+    @model_validator(mode="after")
+    def _upsert_has_a_key(self) -> PostgresWriteConfig:
+        if (self.mode == "upsert") != bool(self.key):
+            raise PydanticCustomError("key", "mode: upsert needs a key, and mode: replace has none")
+        return self
+
+
 class ParquetFilesConfig(OperatorConfig):
     """Attaches Parquet files of another program: those that the output's storage names."""
 
@@ -191,6 +254,12 @@ BUILT_IN = [
     OperatorDefinition("parquet_files", "external Parquet files", ParquetFilesConfig, min_outputs=1),
     OperatorDefinition("alert_evaluate", "raises and clears alerts", AlertConfig, REACTIVE_ONLY, max_outputs=1),
     OperatorDefinition("http_fetch", "fetches over HTTP", HttpFetchConfig, min_outputs=1, max_outputs=1),
+    OperatorDefinition(
+        "postgres_read", "reads a table of PostgreSQL", PostgresReadConfig, SOURCE_ONLY, min_outputs=1, max_outputs=1
+    ),
+    OperatorDefinition(
+        "postgres_write", "writes to a table of PostgreSQL", PostgresWriteConfig, REACTIVE_ONLY, max_outputs=0
+    ),
 ]
 
 

@@ -41,8 +41,10 @@ def plug_in(name, value):
 
 def test_documented_operators_are_built_in():
     names = {"sql", "python", "range_aggregator", "range_splitter", "follower", "block_follower", "alert_evaluate"}
-    assert names | {"http_fetch", "parquet_files"} <= set(default_registry().list_names())
-    assert len(BUILT_IN) == 9
+    assert names | {"http_fetch", "parquet_files", "postgres_read", "postgres_write"} <= set(
+        default_registry().list_names()
+    )
+    assert len(BUILT_IN) == 11
 
 
 def test_a_plug_in_is_found_by_its_entry_point():
