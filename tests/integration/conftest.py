@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -26,6 +28,27 @@ def forget_handlers() -> Iterator[None]:
     registered = handler_registry._handlers  # pyright: ignore[reportPrivateUsage]
     for task_type in [name for name, function in registered.items() if function.__module__ not in sys.modules]:
         del registered[task_type]
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[bytes]]]:
+    """Address of a server that accepts every message, and the messages."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    received: list[bytes] = []
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", received
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture(scope="session")

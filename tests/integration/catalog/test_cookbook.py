@@ -10,9 +10,7 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -123,27 +121,6 @@ def test_datasets_have_their_rows(files) -> None:
     assert list((files / "lake").rglob("*.parquet"))
 
 
-@pytest.fixture
-def slack():
-    """Address of a server that accepts messages, and the messages."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    received: list[bytes] = []
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/services/T0", received
-    server.shutdown()
-    server.server_close()
-
-
 async def prepare_server(log: Path):
     """Create a failed job, keys and a server."""
     async with OrchContext():
@@ -161,7 +138,7 @@ async def prepare_server(log: Path):
 
 
 @pytest.mark.timeout(240)
-async def test_scripts_run(files, slack, monkeypatch) -> None:
+async def test_scripts_run(files, hook, monkeypatch) -> None:
     monkeypatch.setenv("AAICLICK_PRIVATE_HOSTS", "127.0.0.1")
     get_settings.cache_clear()
     await asyncio.to_thread(set_secrets)
@@ -173,7 +150,7 @@ async def test_scripts_run(files, slack, monkeypatch) -> None:
     program.chmod(0o755)
     remote = {
         "AAICLICK_SERVER": server.url, "AAICLICK_API_KEY": keys["admin"], "WORKER_KEY": keys["worker"],
-        "ORG_ID": str(DEFAULT_ORG_ID), "HOOK_KEY": SECRETS["hook-key"], "SLACK_URL": slack[0],
+        "ORG_ID": str(DEFAULT_ORG_ID), "HOOK_KEY": SECRETS["hook-key"], "SLACK_URL": f"{hook[0]}/services/T0",
         "PATH": f"{program.parent}:{os.environ['PATH']}",
     }  # fmt: skip
     try:
@@ -189,7 +166,7 @@ async def test_scripts_run(files, slack, monkeypatch) -> None:
             assert MESSAGES[recipe.name] in done.stdout + done.stderr, (recipe.name, done)
     finally:
         await asyncio.to_thread(server.stop)
-    assert b"Test of the channel team" in slack[1][0]
+    assert b"Test of the channel team" in hook[1][0]
     assert (files / "backup").is_dir()
     jobs = json.loads(await asyncio.to_thread(run, "jobs", "ls", "-o", "json"))
     assert {job["name"]: job["status"] for job in jobs}["order 42"] == "COMPLETED"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import weakref
+from typing import TYPE_CHECKING
 
 import httpx
 
-from tests.integration.server.conftest import Site
+if TYPE_CHECKING:
+    from tests.integration.server.conftest import Site
 
 
 class Browser:

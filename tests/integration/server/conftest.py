@@ -25,6 +25,7 @@ from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tenancy import api_keys, orgs
 from tests.fork_server import FORK_SERVER, ForkedProcess
+from tests.integration.server.browser import Browser
 from tests.integration.server.http_worker import HttpWorker
 
 ROLES = ("reader", "writer", "admin", "worker")
@@ -177,6 +178,14 @@ def site(aaiclick_stack, _aaiclick_template, tmp_path_factory) -> Iterator[Site]
         for client in test_site.clients.values():
             client.close()
         assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def browser(site: Site) -> Iterator[Browser]:
+    """A session of an admin of the default organisation."""
+    browser = Browser(site, "operator-admin")
+    yield browser
+    browser.client.close()
 
 
 @pytest.fixture

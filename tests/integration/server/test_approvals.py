@@ -43,13 +43,6 @@ def outcome(site, approval: int) -> tuple[str, dict[str, object]]:
     return row["readiness"], json.loads(row["kwargs"])["aaiclick_wait"].get("approval")
 
 
-@pytest.fixture(scope="module")
-def browser(site):
-    browser = Browser(site, "operator-admin")
-    yield browser
-    browser.client.close()
-
-
 @pytest.mark.parametrize("approve", [True, False])
 def test_channels_record_the_same_decision_and_audit_entry(site, command, browser, approve) -> None:
     recorded = {}

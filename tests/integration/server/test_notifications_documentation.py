@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import get_args
 
-import pytest
 from click.testing import CliRunner
 
 from aaiclick.api.notifications import CONFIGS
@@ -24,29 +21,8 @@ COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) fo
 HOOK = "https://hooks.example.org/aaiclick"
 
 
-@pytest.fixture
-def hook():
-    """Address of a server that accepts every message."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            received.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    received: list[bytes] = []
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/in", received
-    server.shutdown()
-    server.server_close()
-
-
 def test_every_command_runs(site, monkeypatch, hook) -> None:
-    url, received = hook
+    url, received = f"{hook[0]}/in", hook[1]
     for name, value in {**site.environment, "AAICLICK_PRIVATE_HOSTS": "127.0.0.1"}.items():
         if name.startswith("AAICLICK_"):
             monkeypatch.setenv(name, value)

@@ -15,7 +15,6 @@ from aaiclick import operations
 from aaiclick.client import AsyncClient, Client
 from aaiclick.operations.operation import OPERATIONS
 from aaiclick.store.enums import DEFAULT_ORG_ID
-from tests.integration.server.browser import Browser
 
 for module in pkgutil.iter_modules(operations.__path__):
     importlib.import_module(f"aaiclick.operations.{module.name}")
@@ -36,13 +35,6 @@ QUEUE = (
     " FROM queues WHERE name = $1"
 )
 TYPE = "SELECT retry_policy::text, paused_at IS NOT NULL AS paused FROM task_types WHERE name = $1"
-
-
-@pytest.fixture(scope="module")
-def browser(site):
-    browser = Browser(site, "operator-admin")
-    yield browser
-    browser.client.close()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 from aaiclick import operations
 from aaiclick.store.engine.job_functions import JobFunctionFields, replace_job_functions
 from aaiclick.store.enums import DEFAULT_ORG_ID
-from tests.integration.server.browser import Browser
 from tests.integration.server.test_approvals import insert_approval
 
 VALUE = "canary-of-the-channels"
@@ -226,13 +225,6 @@ COMPARED_ELSEWHERE = {
     "test_schedules": ["schedule.sync"],
 }  # fmt: skip
 """File → audit actions with tests of their channels in it."""
-
-
-@pytest.fixture(scope="module")
-def browser(site):
-    browser = Browser(site, "operator-admin")
-    yield browser
-    browser.client.close()
 
 
 def fill(template: Any, names: dict[str, str]) -> Any:

@@ -9,7 +9,6 @@ import pytest
 
 from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
 from aaiclick.orchestration.schedules import find_declared_schedules
-from tests.integration.server.browser import Browser
 
 MODULE = """
 from aaiclick.orchestration import NominalDate, job
@@ -26,13 +25,6 @@ STATE = (
     "SELECT entrypoint, job_name, kwargs::text, cron, every_seconds, timezone, missed, overlap, nominal_parameter,"
     " paused_at IS NOT NULL AS paused, due_at IS NOT NULL AS due FROM schedules WHERE name = $1"
 )
-
-
-@pytest.fixture(scope="module")
-def browser(site):
-    browser = Browser(site, "operator-admin")
-    yield browser
-    browser.client.close()
 
 
 @pytest.fixture
