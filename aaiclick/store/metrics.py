@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_QUEUES = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRows:
     """One look at everything; the rows are those of `sql/figures_*.sql`."""
 
@@ -43,15 +43,15 @@ async def load_metrics(connection: Connection, *, worker_timeout_seconds: float)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute(statement("allow_sequential_scans"))
         return MetricRows(
-            await connection.fetch(statement("count_tasks_by_status"), BUCKETS),
-            await connection.fetch(statement("count_jobs_by_status"), BUCKETS),
-            await connection.fetch(statement("count_attempts_by_outcome")),
-            await connection.fetch(statement("load_metric_counts")),
-            await connection.fetch(statement("count_ready_by_queue"), MAX_QUEUES),
-            await connection.fetch(statement("list_worker_heartbeats"), worker_timeout_seconds),
-            await count_events_by_status(connection),
-            await connection.fetch(statement("count_incidents_by_severity")),
-            await connection.fetchval(statement("count_late_datasets")),
-            await connection.fetchval(statement("count_blocked_tests")),
-            await connection.fetchval(statement("count_overdue_jobs")),
+            tasks=await connection.fetch(statement("count_tasks_by_status"), BUCKETS),
+            jobs=await connection.fetch(statement("count_jobs_by_status"), BUCKETS),
+            attempts=await connection.fetch(statement("count_attempts_by_outcome")),
+            deleted=await connection.fetch(statement("load_metric_counts")),
+            queues=await connection.fetch(statement("count_ready_by_queue"), MAX_QUEUES),
+            workers=await connection.fetch(statement("list_worker_heartbeats"), worker_timeout_seconds),
+            events=await count_events_by_status(connection),
+            incidents=await connection.fetch(statement("count_incidents_by_severity")),
+            late_datasets=await connection.fetchval(statement("count_late_datasets")),
+            blocked_tests=await connection.fetchval(statement("count_blocked_tests")),
+            overdue_jobs=await connection.fetchval(statement("count_overdue_jobs")),
         )

@@ -270,7 +270,7 @@ class Compiler(ValueCompiler):
         index = builder.columns.pop(INDEX, None) or builder.require_row_index()
         distinct_columns = set(relation.subset)
         nodes = {
-            n: canonical_key(node) if n in distinct_columns else FunctionCall("first", (node, index))
+            n: canonical_key(node) if n in distinct_columns else _first_of_group(node, index)
             for n, node in builder.columns.items()
         }
         builder.group = [nodes[name] for name in relation.subset]
@@ -526,3 +526,9 @@ def _retype_column(node: ExpressionNode, dtype: DataType | None = None) -> Expre
     """Return a joined column with its type, which is nullable where a row may be unmatched."""
     column = cast("Ref", node)
     return Ref(column.name, dtype or column.type.as_nullable(), column.alias)
+
+
+def _first_of_group(node: ExpressionNode, index: ExpressionNode) -> ExpressionNode:
+    """The value of the first row of a group, of the type of the column: a group is never empty."""
+    first = FunctionCall("first", (node, index))
+    return first if node.type.nullable else FunctionCall("_required", (first,))

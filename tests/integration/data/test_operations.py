@@ -400,3 +400,9 @@ async def test_results_can_be_used_twice_in_one_query(name):
     assert await obj.concat(obj).rows() == rows * 2
     assert await obj.select(n=length()).data() == {"n": [len(rows)]}
     assert await (await obj).rows() == rows
+
+
+async def test_distinct_keeps_lists_and_structs_of_first_rows(data):
+    rows = {"k": [1, 1, 2], "x": [[1, 2], [3], []], "y": [{"a": 1}, {"a": 2}, {"a": 3}], "z": [None, ["a"], ["b"]]}
+    result = await (await create_object_from_value(rows)).distinct("k").data()
+    assert result == {"k": [1, 2], "x": [[1, 2], []], "y": [{"a": 1}, {"a": 3}], "z": [None, ["b"]]}

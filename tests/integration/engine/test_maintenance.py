@@ -28,7 +28,8 @@ async def test_session_stalled_between_parse_and_execute_is_ended(sessions):
     assert not await other.fetchval(statement("lock_election"))
 
     assert await end_stalled_sessions(other) == 0  # it has not been silent for long
-    assert await end_stalled_sessions(other, seconds=0) == 1
+    while not await end_stalled_sessions(other, seconds=0):
+        pass  # PostgreSQL does not wait for its client yet
 
     with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)):
         await stalled.fetchval("SELECT 1")

@@ -94,7 +94,7 @@ def lost() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@handler("mail:send")
+@handler("letter:send")
 def send(to: str) -> None:
     raise RuntimeError(f"the mailbox of {to} is full")
 
@@ -156,7 +156,7 @@ async def seed() -> dict[str, str]:
     """Run jobs that fail and submit tasks that wait; returns the ids of the waiting tasks by name."""
     options: dict[str, dict[str, Any]] = {"slow": {"timeout_seconds": 0.3}, "lost": {"queue": "worker"}}
     async with OrchContext():
-        await enqueue("mail:send", {"to": "ada@example.org"}, queue="worker", retries=0)
+        await enqueue("letter:send", {"to": "ada@example.org"}, queue="worker", retries=0)
         for name, (function, _) in FAILED.items():
             arguments = {"total": 3} if function is divide else {}
             first = create_task(function, arguments, retries=0, **options.get(name, {}))
@@ -210,7 +210,7 @@ async def test_scripted_assistant_finds_the_cause_of_every_seeded_failure(
             assert ask.calls <= MAX_CALLS
         ask.calls = 0
         groups = (await ask("list_failures"))["dead_letters_by_error"]
-        [fingerprint] = [group["fingerprint"] for group in groups if group["type"] == "mail:send"]
+        [fingerprint] = [group["fingerprint"] for group in groups if group["type"] == "letter:send"]
         [letter] = (await ask("list_dead_letters", fingerprint=fingerprint))["dead_letters"]
         assert DEAD_LETTER in letter["error"]
         assert ask.calls <= MAX_CALLS

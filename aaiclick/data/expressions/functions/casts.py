@@ -35,7 +35,7 @@ FIRST_DAY, LAST_DAY = -25_567, 120_529
 """Days since 1970 of 1900-01-01 and 2299-12-31."""
 
 FIRST_SECOND, END_SECOND = FIRST_DAY * 86_400, (LAST_DAY + 1) * 86_400
-SECONDS_LENGTH = 19
+SECONDS_LENGTH, LONGEST_TEXT = 19, 2**32
 PARSED_DECIMAL = decimal_type(76, 38)
 DECIMAL_TEXT = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 
@@ -55,13 +55,21 @@ def build_cast(value: Expression, source: DataType, target: DataType, truncate: 
     if source.nullable:
         failed = sql.binary("AND", failed, sql.call("isNotNull", value.copy()))
     if source.is_string:  # CAST raises an error that shows the text, if it does not change it
-        text = sql.call("assumeNotNull", value.copy()) if source.nullable else value.copy()
-        plain = sql.call("toString", sql.cast(text, target.as_required()))
-        # Always true. ClickHouse evaluates a comparison with '' also where a former operand of AND is false.
-        failed = sql.binary("AND", failed, sql.binary(">=", sql.call("length", plain), sql.number(0)))
+        failed = sql.binary("AND", failed, _raise_for_text(value, failed, source, target.as_required()))
     check = sql.call("throwIf", failed, sql.string(f"{CAST_FAILED}: {_plain_text(source)} to {_plain_text(target)}"))
     checked = sql.call("if", check, sql.null(), converted)
     return checked if target.nullable else sql.call("assumeNotNull", checked)
+
+
+def _raise_for_text(value: Expression, failed: Expression, source: DataType, target: DataType) -> Expression:
+    """Build a condition that raises ClickHouse's error where a cast has failed, and is true otherwise.
+
+    ClickHouse may evaluate it for all rows, and must not see that it is always true.
+    """
+    text = sql.call("assumeNotNull", value.copy()) if source.nullable else value.copy()
+    valid = sql.call("toString", sql.call("defaultValueOfTypeName", sql.type_name(target)))
+    parsed = sql.cast(sql.call("if", failed.copy(), text, valid), target)
+    return sql.binary("<", sql.call("length", sql.call("toString", parsed)), sql.number(LONGEST_TEXT))
 
 
 def build_checked_cast(value: Expression, target: DataType) -> Expression:

@@ -24,7 +24,7 @@ NULL_CHECKS = {"is_null": "empty", "is_not_null": "notEmpty"}
 STORED_VALUES = frozenset({"first", "last", "cast", "collect", "shift"})
 """Functions that return the stored value."""
 
-EMPTY_FOR_NULL = frozenset({"_positions", "_element"})
+EMPTY_FOR_NULL = frozenset({"_positions", "_element", "_required"})
 """Functions that treat NULL as an empty array."""
 
 COUNTS = {"count": "countIf", "nunique": "uniqExactIf"}
