@@ -44,12 +44,12 @@ hit: set[tuple[str, str]] = set()
 UNNAMED = {
     "store/tenancy/api_role", "store/catalog/events", "store/catalog/event_routing", "store/tenancy/api_keys",
     "store/tenancy/secrets", "store/pooler", "orchestration/loops/scheduler", "server/mcp",
-    "backup/consistent_snapshot",
+    "backup/consistent_snapshot", "catalog/execution/postgres_operators",
 }  # fmt: skip
 """Transactions without a failpoint: at the start of a server; savepoints for existing tasks and for halves of a split
 batch; the very first key; the rotation of keys, during which the key file has both keys; read-only transactions; a
 savepoint per source of the scheduler; the use of a confirmation before its change; the snapshot and the locks of
-a backup.
+a backup; a write into a database of the user.
 """
 
 
