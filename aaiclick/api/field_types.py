@@ -21,7 +21,7 @@ from pydantic import (
 
 from aaiclick.errors import RequestError
 from aaiclick.store.engine.leases import WAIT_ARGUMENT
-from aaiclick.store.enums import NOTIFICATION_QUEUE
+from aaiclick.store.enums import NOTIFICATION_QUEUE, TURN_TYPE
 
 T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
@@ -45,6 +45,13 @@ def check_queue(name: str) -> str:
     """Refuse the queue of deliveries, which are not run by workers."""
     if name == NOTIFICATION_QUEUE:
         raise ValueError("the queue of notifications takes no other tasks")
+    return name
+
+
+def check_task_type(name: str) -> str:
+    """Refuse the type of the tasks in which limited jobs wait: their arguments name jobs."""
+    if name == TURN_TYPE:
+        raise ValueError(f"the type {TURN_TYPE!r} is reserved: rename it")
     return name
 
 
@@ -75,6 +82,7 @@ Snowflake = Annotated[
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(check_storable)]
 QueueName = Annotated[Name, AfterValidator(check_queue)]
+TaskTypeName = Annotated[Name, AfterValidator(check_task_type)]
 Slug = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(check_storable)]
 Entrypoint = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"^[A-Za-z_][\w.:]*$")]

@@ -18,6 +18,7 @@ from aaiclick.api.field_types import (
     RequestModel,
     Seconds,
     Snowflake,
+    TaskTypeName,
 )
 from aaiclick.api.tasks import TaskOptionFields
 from aaiclick.store.enums import WhenBusy
@@ -30,7 +31,7 @@ class JobTaskRequest(TaskOptionFields):
     key: Key = Field(examples=["load"])
     entrypoint: Entrypoint = Field(examples=["myapp.steps.load"])
     kwargs: Arguments = Field(default_factory=dict)
-    name: Name | None = None
+    name: TaskTypeName | None = None
     group: Key | None = None
     depends_on: Annotated[list[Key], Field(max_length=MAX_ITEMS)] = Field(default_factory=list)
 

@@ -16,6 +16,7 @@ from aaiclick.api.field_types import (
     RequestModel,
     Seconds,
     Snowflake,
+    TaskTypeName,
 )
 from aaiclick.api.tasks import TaskOptionFields
 
@@ -38,7 +39,7 @@ class ScheduleRequest(RequestModel):
     name: ScheduleName = Field(examples=["nightly"])
     entrypoint: Entrypoint | None = Field(default=None, examples=["myapp.jobs.nightly"])
     job_name: Name | None = Field(default=None, description="Name of the jobs; by default the function's")
-    item_type: Name | None = Field(default=None, examples=["email:digest"])
+    item_type: TaskTypeName | None = Field(default=None, examples=["email:digest"])
     kwargs: Arguments = Field(default_factory=dict, description="Arguments of the job, or payload of the item")
     cron: ShortText | None = Field(default=None, examples=["0 3 * * *"])
     every: ShortText | None = Field(default=None, examples=["5m"])

@@ -13,13 +13,13 @@ from aaiclick.api.field_types import (
     Arguments,
     Entrypoint,
     Key,
-    Name,
     QueueName,
     RequestModel,
     RetryPolicy,
     Seconds,
     Snowflake,
     TaskState,
+    TaskTypeName,
 )
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.task_options import TaskOptions, When, parse_rate
@@ -72,7 +72,7 @@ class TaskOptionFields(RequestModel):
 class TaskRequest(TaskOptionFields):
     """A queue item: run by the handler of its type, or by its entry point."""
 
-    type: Name = Field(examples=["email:send"])
+    type: TaskTypeName = Field(examples=["email:send"])
     payload: Arguments = Field(default_factory=dict, examples=[{"to": "ada@example.org"}])
     entrypoint: Entrypoint | None = None
     idempotency_key: Key | None = None

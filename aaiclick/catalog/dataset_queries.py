@@ -16,7 +16,7 @@ from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.execution.dataset_tables import DatasetLayout
 from aaiclick.catalog.execution.definition_context import parse_files
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable, PreparedQuery, QueryLimits
-from aaiclick.catalog.system_datasets import MAX_QUERY_BYTES, load_system_datasets
+from aaiclick.catalog.system_datasets import MAX_QUERY_BYTES, insert_rows, load_system_datasets
 from aaiclick.data.io.bounded_reads import PREVIEW as PREVIEW_SIZE
 from aaiclick.data.io.bounded_reads import ReadLimits, read_bounded, to_json_rows
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
@@ -47,10 +47,12 @@ async def prepare_query(
     names = sorted(await analysis.find_datasets_read(text))
     system_tables = await load_system_datasets(connection, reader, names)
     tables = await _resolve_tables(connection, reader, [name for name in names if name not in system_tables])
-    prepared = await analysis.prepare_query(text, tables | system_tables, limits)
-    if system_tables:
-        return replace(prepared, settings=prepared.settings | {"max_query_size": MAX_QUERY_BYTES})
-    return prepared
+    names_only = {name: replace(table, source="") for name, table in system_tables.items()}
+    prepared = await analysis.prepare_query(text, tables | names_only, limits)
+    if not system_tables:
+        return prepared
+    text = await asyncio.to_thread(insert_rows, prepared.text, system_tables.values())
+    return replace(prepared, text=text, settings=prepared.settings | {"max_query_size": MAX_QUERY_BYTES})
 
 
 async def run_prepared(clickhouse: ClickHouseClient, prepared: PreparedQuery, limits: QueryLimits | None = None) -> Any:

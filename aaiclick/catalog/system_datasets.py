@@ -5,16 +5,17 @@ The rows that the reader may see are loaded when a query is prepared, and are pa
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from aaiclick.catalog.freshness_forecast import load_forecaster
+from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
 from aaiclick.data.types import quote_text
-from aaiclick.store.catalog import data_tests, freshness
+from aaiclick.store.catalog import data_tests
 
 if TYPE_CHECKING:
     from aaiclick.store.catalog.datasets import Reader
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10_000
 """The newest results, and the datasets that are due first."""
+
+PAGE_ROWS = 500
+"""Results that are read at once: other requests are answered in between."""
 
 MAX_QUERY_BYTES = 64 << 20
 """Queries with these rows are longer than ClickHouse's default limit."""
@@ -49,31 +53,40 @@ async def load_system_datasets(
     tables: dict[str, PhysicalTable] = {}
     for name in names:
         if name == TESTS:
-            tables[name] = _build_table(name, await _list_tests(connection, reader))
+            tables[name] = await asyncio.to_thread(_build_table, name, await _list_tests(connection, reader))
         elif name == FRESHNESS:
-            tables[name] = _build_table(name, await _list_freshness(connection, reader))
+            tables[name] = await asyncio.to_thread(_build_table, name, await _list_freshness(connection, reader))
     return tables
 
 
+def insert_rows(text: str, tables: Iterable[PhysicalTable]) -> str:
+    """Insert the rows of system datasets into a prepared query, in which their names are left."""
+    for table in tables:
+        text = table.inline_source(text)
+    return text
+
+
 async def _list_tests(connection: Connection, reader: Reader) -> list[dict[str, object]]:
-    rows = await data_tests.list_tests(connection, reader, limit=MAX_ROWS)
-    return [{column: getattr(row, column) for column in COLUMNS[TESTS]} for row in rows]
+    listed: list[dict[str, object]] = []
+    before: int | None = None
+    while len(listed) < MAX_ROWS:
+        rows = await data_tests.list_tests(connection, reader, before=before, limit=PAGE_ROWS)
+        listed += [{column: getattr(row, column) for column in COLUMNS[TESTS]} for row in rows]
+        if len(rows) < PAGE_ROWS:
+            break
+        before = rows[-1].id
+    return listed
 
 
 async def _list_freshness(connection: Connection, reader: Reader) -> list[dict[str, object]]:
-    rows = await freshness.list_freshness(connection, reader, limit=MAX_ROWS)
-    forecaster = await load_forecaster(connection, reader, rows)
-    listed: list[dict[str, object]] = []
-    for row in rows:
-        forecast = forecaster.judge(row)
-        listed.append(
-            {
-                "dataset": row.name, "dag": row.dag, "job": row.job, "state": forecast.state,
-                "updated_at": row.updated_at, "due_at": row.due_at, "expected_at": forecast.expected_at,
-                "causes": list(forecast.causes),
-            }
-        )  # fmt: skip
-    return listed
+    return [
+        {
+            "dataset": row.name, "dag": row.dag, "job": row.job, "state": forecast.state,
+            "updated_at": row.updated_at, "due_at": row.due_at, "expected_at": forecast.expected_at,
+            "causes": list(forecast.causes),
+        }
+        for row, forecast in await list_forecasts(connection, reader, limit=MAX_ROWS)
+    ]  # fmt: skip
 
 
 def _build_table(name: str, rows: Iterable[Mapping[str, object]]) -> PhysicalTable:

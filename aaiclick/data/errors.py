@@ -138,6 +138,18 @@ class QueryError(DataError):
         return self.code in PERMANENT_ERROR_CODES
 
 
+INVALID_TEST_CODES = PERMANENT_ERROR_CODES | {6, 38, 41, 48, 72, 427}
+"""ClickHouse error codes of a condition that does not fit its column; also of values that cannot be parsed."""
+
+
+class InvalidTestError(QueryError):
+    """A data test that cannot be evaluated, since its column does not exist or has another type."""
+
+    @property
+    def permanent(self) -> bool:
+        return True
+
+
 MAX_COMPARED = 1_000
 MAX_NAME = 100
 

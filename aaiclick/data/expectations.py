@@ -29,13 +29,16 @@ from aaiclick.data.compile.data_tests import (
     Unique,
     Value,
     build_query,
+    build_ranges_query,
     build_reasons,
     build_sample,
     check_test_columns,
+    explain_pattern,
+    find_dense_columns,
 )
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.create import create_object_from_query, create_object_from_value
-from aaiclick.data.errors import DataTestError, DataTypeError
+from aaiclick.data.errors import INVALID_TEST_CODES, DataTestError, DataTypeError, InvalidTestError, QueryError
 from aaiclick.data.object import Object
 from aaiclick.data.types import quote_name
 
@@ -67,12 +70,43 @@ class Verdict:
 
 
 async def run_tests(context: DataContext, tests: Sequence[DataTest], rows: CheckedRows) -> Verdict:
-    """Run all tests as one query."""
-    result = await context.client.read_text(build_query(tests, rows), query_id=context.query_id())
+    """Run all tests as one query, of many rows after one for the ranges of their keys."""
+    rows = await _find_ranges(context, tests, rows)
+    try:
+        result = await context.client.read_text(build_query(tests, rows), query_id=context.query_id())
+    except QueryError as error:
+        raise await _find_invalid_test(context, tests, rows, error) from None
     measured = result.to_pylist()[0]
     values = tuple(int(measured[f"aai_test_{number}"]) for number in range(len(tests)))
     messages = tuple(test.judge_value(value, rows) for test, value in zip(tests, values, strict=True))
     return Verdict(int(measured[ROWS]), values, messages)
+
+
+async def _find_ranges(context: DataContext, tests: Sequence[DataTest], rows: CheckedRows) -> CheckedRows:
+    query, columns = build_ranges_query(tests, rows)
+    if not query or rows.row_count is None:
+        return rows
+    result = await context.client.read_text(query, query_id=context.query_id())
+    ranges = [column[0].as_py() for column in result.columns]
+    return replace(rows, smallest=find_dense_columns(columns, ranges, rows.row_count))
+
+
+async def _find_invalid_test(
+    context: DataContext, tests: Sequence[DataTest], rows: CheckedRows, error: QueryError
+) -> QueryError:
+    """Return the error of the first test that cannot be evaluated alone; the same error if there is none."""
+    for test in tests if error.code in INVALID_TEST_CODES else ():
+        try:
+            await context.client.read_text(build_query([test], rows), query_id=context.query_id())
+        except QueryError as test_error:
+            if test_error.code in INVALID_TEST_CODES:
+                invalid = InvalidTestError(
+                    f"The data test {test.describe_test()!r} does not fit its column. {test_error.what:.500}",
+                    remedy="Compare with values of the column's type: numbers without quotes, dates as '2026-01-31'.",
+                )
+                invalid.code = test_error.code
+                return invalid
+    return error
 
 
 def list_results(
@@ -188,7 +222,8 @@ class Expectation:
     async def _split(self) -> tuple[Object, Object]:
         rows = await self._rows.materialize()
         await rows.store_literal()
-        check_test_columns(self._tests, rows.columns)
+        reference_types = {name: _list_types(table) for name, table in self._tables.items()}
+        check_test_columns(self._tests, rows.columns, reference_types)
         names = ", ".join(quote_name(column) for column in rows.columns)
         references = {name: await _select_rows(table) for name, table in self._tables.items()}
         select = f"SELECT {names} FROM {quote_name(rows.table_id)}"  # noqa: S608
@@ -196,8 +231,9 @@ class Expectation:
         counts: dict[int, int] = {}
         while True:
             checked = CheckedRows(
-                f"({select})", tuple(rows.columns), references=references, resolve_sql=partial(_resolve_sql, select)
-            )
+                f"({select})", tuple(rows.columns), references=references, types=_list_types(rows),
+                reference_types=reference_types, resolve_sql=partial(_resolve_sql, select),
+            )  # fmt: skip
             verdict = await run_tests(get_data_context(), self._tests, checked)
             failed = verdict.failed(self._tests, "quarantine")
             if not failed or len(rejected) == MAX_ROUNDS:
@@ -226,6 +262,10 @@ class Expectation:
                 for result in results
             ]
             raise blocked_error("the Object", with_samples, list(samples.values()))
+
+
+def _list_types(rows: Object) -> dict[str, str]:
+    return {name: str(column_type) for name, column_type in rows.schema.items()}
 
 
 async def _select_rows(table: Object) -> str:
@@ -321,6 +361,8 @@ def matches(column: str, pattern: str, *, on_failure: OnFailure = "block") -> Ma
         return await create_object_from_value([{"id": 1, "euros": 20}])
     ```
     """
+    if problem := explain_pattern(pattern):
+        raise DataTypeError(f"{pattern!r:.80} is not a regular expression (RE2): {problem}", remedy="Correct it.")
     return Matches(column, pattern, on_failure=on_failure)
 
 

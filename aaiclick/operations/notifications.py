@@ -62,7 +62,7 @@ async def test_notification_channel(databases: Databases, actor: Actor, name: st
         channel = await store.get_channel(connection, actor.org_id, name)
         settings = await load_settings(connection, channel, org.slug)
         await write_audit(connection, actor, "channel.test", name)
-    await deliver(channel, settings, make_test_message(org.slug, name))
+    await deliver(channel, settings, make_test_message(org.slug, name), quotes_answer=True)
 
 
 def make_test_message(org: str, channel: str) -> Message:

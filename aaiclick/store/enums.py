@@ -24,6 +24,9 @@ VERSION_QUEUE = "runtime:version:"
 NOTIFICATION_QUEUE = "runtime:notifications"
 """Deliveries of notifications; only the notification sender claims them."""
 
+TURN_TYPE = "wait_for_turn"
+"""Type of the tasks in which limited jobs wait; requests cannot use it."""
+
 IncidentRule = Literal[
     "job_failed", "task_failed", "data_test_failed", "alert_raised", "deadline_missed", "source_dead",
     "start_failed", "event_unroutable", "channel_failing",

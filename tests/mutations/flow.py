@@ -9,7 +9,20 @@ WAITS = f"{ENGINE}/test_wait_interleavings.py"
 FLOW = f"{ENGINE}/test_flow_interleavings.py"
 FAULTS = f"{ENGINE}/test_fault_scenarios.py::test_fault_at_failpoint_is_atomic"
 
+ITEMS = f"{ENGINE}/test_waits.py"
+ID_TEXT = "~ '^([0-9]{1,18}|[1-8][0-9]{18})$'"
+
 FLOW_MUTATIONS = (
+    Mutation(
+        "flow: arguments of turns are text of their submitters", f"{SQL}/waits.sql",
+        f"'wait_for_turn' AND kwargs ->> 'job_id' {ID_TEXT} THEN", "'wait_for_turn' THEN",
+        (f"{ITEMS}::test_item_with_the_type_of_turns_disturbs_no_other_task",),
+    ),
+    Mutation(
+        "flow: the end of a job does not cast arguments", SCHEMA,
+        f"WHEN t.kwargs ->> 'job_id' {ID_TEXT} THEN", "WHEN true THEN",
+        (f"{ITEMS}::test_limited_job_with_a_forged_turn_ends",),
+    ),
     Mutation(
         "flow: the lock of event names", f"{SQL}/waits.sql", "SELECT pg_advisory_xact_lock(1633773924, k.lock) FROM (",
         "SELECT k.lock FROM (", (f"{WAITS}::test_event_before_after_and_with_the_wait",),

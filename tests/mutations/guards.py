@@ -28,6 +28,7 @@ STOP = "tests/unit/worker/test_supervisor.py"
 REFERENCES = "tests/integration/lifecycle/test_table_references.py"
 GATE = "aaiclick/catalog/execution/data_test_gate.py"
 DATA_TESTS = "tests/integration/catalog/test_data_tests.py"
+TEST_VISIBILITY = "tests/integration/catalog/test_data_test_visibility.py"
 HEALTH = "tests/integration/server/test_health.py::test_health_check_names_the_failing_check"
 
 ADMITS = """\
@@ -351,6 +352,21 @@ GUARD_MUTATIONS = (
         "data tests: rows that fail a blocking test are not published", GATE,
         "            if blocked:\n", "            if False:\n",
         (f"{DATA_TESTS}::test_failed_test_blocks_the_update_and_fails_the_task_at_once",),
+    ),
+    Mutation(
+        "data tests: texts that name hidden datasets are hidden", "aaiclick/store/catalog/data_tests.py",
+        "_redact_test(row) if row.task_id in hidden else row", "row",
+        (f"{TEST_VISIBILITY}::test_tests_that_read_hidden_datasets_do_not_name_them",),
+    ),
+    Mutation(
+        "task page: previews are cached by reader", "aaiclick/server/ui/pages/task.py",
+        '("rows", reader, name, table)', '("rows", reader.org_id, name, table)',
+        (f"{TEST_VISIBILITY}::test_preview_that_an_admin_has_loaded_is_not_shown_to_others",),
+    ),
+    Mutation(
+        "data tests: references compare whole values", "aaiclick/data/compile/data_tests.py",
+        "{lossy_cast and f' OR {lossy_cast}'}", "",
+        (f"{DATA_TESTS}::test_reference_is_found_by_the_whole_value",),
     ),
     Mutation(
         "data tests: rows of other updates are read", GATE,

@@ -9,6 +9,7 @@ INCIDENTS = "tests/integration/engine/test_incidents.py"
 SOURCES = "tests/integration/catalog/test_incident_sources.py"
 DELIVERIES = "tests/integration/engine/test_deliveries.py"
 SINKS = "tests/integration/orchestration/test_notification_delivery.py"
+HOSTILE = "tests/integration/orchestration/test_hostile_channels.py"
 RULES = "tests/unit/engine/test_notification_rules.py"
 ACKNOWLEDGE = "aaiclick/store/engine/acknowledge.py"
 SENDER = "aaiclick/orchestration/notifications"
@@ -98,6 +99,24 @@ INCIDENT_MUTATIONS = (
     Mutation(
         "notifications: secrets are redacted in errors", f"{SENDER}/channel_sender.py", "redactor.redact(error.what)",
         "error.what", (f"{SINKS}::test_message_is_kept_until_a_channel_works_again",),
+    ),
+    Mutation(
+        "incidents: the cause is that of the task", f"{SQL}/incidents.sql", "coalesce(e.error, i.cause) AS cause",
+        "i.cause AS cause", (f"{INCIDENTS}::test_cause_of_an_incident_is_that_of_the_task_that_it_names",),
+    ),
+    Mutation(
+        "notifications: a mail server that is too slow is disconnected", f"{SENDER}/smtp.py",
+        "        connection.end()\n        raise", "        raise",
+        (f"{HOSTILE}::test_slow_mail_server_keeps_no_thread",),
+    ),
+    Mutation(
+        "notifications: replies of a mail server are bounded", f"{SENDER}/smtp.py", "if self._left < 0:", "if False:",
+        (f"{HOSTILE}::test_endless_reply_of_a_mail_server_is_ended",),
+    ),
+    Mutation(
+        "notifications: answers are quoted for channels without roles only", f"{SENDER}/channel_sender.py",
+        "not channel.roles if quotes_answer is None else quotes_answer", "True",
+        (f"{SINKS}::test_answer_that_repeats_a_message_for_a_role_is_not_shown_to_all",),
     ),
     Mutation(
         "notifications: only public addresses", f"{SENDER}/channel_sender.py", "guarded_session(allow_private=False)",

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Arguments, Entrypoint, Key, Name, RequestModel
+from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Arguments, Entrypoint, Key, Name, RequestModel, TaskTypeName
 from aaiclick.api.tasks import TaskOptionFields
 from aaiclick.api.worker_protocol.field_types import Ids, LeaseRequest, TableName
 from aaiclick.store.engine.leases import Lease
@@ -29,7 +29,7 @@ class LogRequest(LeaseRequest):
 
 class AddedTask(TaskOptionFields):
     id: SnowflakeId
-    type: Name
+    type: TaskTypeName
     entrypoint: Entrypoint | None
     kwargs: Arguments
     group_id: SnowflakeId | None

@@ -10,6 +10,7 @@ from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, g
 from aaiclick.catalog.dags.yaml_tree import Path
 from aaiclick.catalog.errors import QueryRefusedError
 from aaiclick.catalog.queries.select_parser import find_datasets_read
+from aaiclick.data.compile.data_tests import explain_pattern
 
 
 def has_quarantine(output: Any) -> bool:
@@ -59,6 +60,8 @@ def _check_test(path: Path, test: Data, output: str | None) -> Iterator[Finding]
         yield from _check_references(path, as_mapping(test[key]), output)
     elif key == "sql":
         yield from _check_query((*path, key), test[key])
+    elif key == "matches":
+        yield from _check_pattern((*path, key, "pattern"), settings.get("pattern"))
     else:
         yield from _check_bounds((*path, key), key, settings)
 
@@ -84,6 +87,11 @@ def _check_references(path: Path, references: Data, output: str | None) -> Itera
                 "The output refers to itself.",
                 f"Use sql: a query over this and {output}.",
             )
+
+
+def _check_pattern(path: Path, pattern: Any) -> Iterator[Finding]:
+    if isinstance(pattern, str) and (problem := explain_pattern(pattern)):
+        yield Finding(path, f"The pattern is not a regular expression (RE2): {problem}.", "Correct it.")
 
 
 def _check_query(path: Path, query: Any) -> Iterator[Finding]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from aaiclick.catalog.dags.data_tests import Duration, duration_seconds
+from aaiclick.catalog.dags.data_tests import DURATION, Duration, duration_seconds
 from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping
 from aaiclick.catalog.dags.time_zones import check_zone
 from aaiclick.catalog.dags.yaml_tree import Path
@@ -16,6 +17,8 @@ from aaiclick.store.catalog.freshness_policy import FreshnessPolicy
 TIME_OF_DAY = r"^([01][0-9]|2[0-3]):[0-5][0-9]$"
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"
 DAYS = rf"^{_DAY}(-{_DAY})?(,{_DAY}(-{_DAY})?)*$"
+CRON_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+MAX_AGE_SECONDS = 3_650 * 86_400
 
 
 class Freshness(BaseModel):
@@ -36,7 +39,19 @@ class Freshness(BaseModel):
 
     def to_policy(self) -> FreshnessPolicy:
         age = None if self.max_age is None else duration_seconds(self.max_age)
-        return FreshnessPolicy(age, self.by, self.timezone, (self.days or "*").upper())
+        return FreshnessPolicy(age, self.by, self.timezone, "*" if self.days is None else to_cron_days(self.days))
+
+
+def to_cron_days(days: str) -> str:
+    """Return days as cron reads them: it begins weeks on Sunday and refuses ranges over that day, such as sat-sun."""
+    return ",".join(_to_cron_range(*days_.split("-")) for days_ in days.upper().split(","))
+
+
+def _to_cron_range(first: str, last: str = "") -> str:
+    start, end = CRON_DAYS.index(first), CRON_DAYS.index(last or first)
+    if start <= end:
+        return first if start == end else f"{first}-{last}"
+    return ",".join(CRON_DAYS[number % 7] for number in range(start, end + 8))
 
 
 def check_freshness(base: Path, definition: Data) -> Iterator[Finding]:
@@ -46,6 +61,9 @@ def check_freshness(base: Path, definition: Data) -> Iterator[Finding]:
         if not isinstance(policy, dict):
             continue
         path, keys = (*base, "outputs", index, "freshness"), set(as_mapping(policy))
+        age = as_mapping(policy).get("max_age")
+        if isinstance(age, str) and re.fullmatch(DURATION, age) and duration_seconds(age) > MAX_AGE_SECONDS:
+            yield Finding((*path, "max_age"), "max_age is more than ten years.", "Use at most 3650d.")
         if len(keys & {"max_age", "by"}) != 1:
             which = "both" if keys >= {"max_age", "by"} else "neither"
             yield Finding(path, f"A policy has max_age or by; this one has {which}.", "Write one of them.")

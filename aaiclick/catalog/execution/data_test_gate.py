@@ -28,7 +28,7 @@ from aaiclick.data.compile.data_tests import (
     check_test_columns,
 )
 from aaiclick.data.context import get_data_context
-from aaiclick.data.errors import ColumnNotFoundError
+from aaiclick.data.errors import INVALID_TEST_CODES, ColumnNotFoundError, InvalidTestError, QueryError
 from aaiclick.data.expectations import MAX_ROUNDS, REASON, blocked_error, list_results, run_tests, sample_failures
 from aaiclick.data.types import quote_name, quote_text
 
@@ -81,9 +81,7 @@ class DataTestGate:
                     break
                 select, rest = self._split(staged.layout, checked, failed)
                 rejected_selects.append(select)
-                staged = await stack.enter_async_context(
-                    dataset_tables.stage_rows(context, rest, staged.layout, (), self.ticket, self.slice_key)
-                )
+                staged = await self._stage_rest(stack, rest, staged.layout)
             rejected = await self._stage_rejected(stack, staged.layout, rejected_selects)
             counts = await self._count_reasons(rejected) if rejected_selects else {}
             results = self._complete_results(list_results(self.tests, verdict, counts, {}))
@@ -94,9 +92,9 @@ class DataTestGate:
 
     def _check_columns(self, layout: DatasetLayout) -> None:
         try:
-            check_test_columns(self.tests, layout.names)
+            check_test_columns(self.tests, layout.names, self._reference_types())
         except ColumnNotFoundError as error:
-            raise DatasetError(f"A data test of {self.name!r}: {error.what}", remedy=error.remedy) from None
+            raise InvalidTestError(f"A data test of {self.name!r}: {error.what}", remedy=error.remedy) from None
         taken = {REASON, ROW_ID} & set(layout.names) if self.definition.rejected else set[str]()
         if taken:
             raise DatasetError(
@@ -118,9 +116,17 @@ class DataTestGate:
         }
         checked = CheckedRows(
             source, layout.names, remaining, layout.unique_key if layout.mode == "append" else (), references,
-            recent_rows=self.location.recent_rows,
+            recent_rows=self.location.recent_rows, types=dict(layout.columns), reference_types=self._reference_types(),
+            row_count=staged.rows,
         )  # fmt: skip
         return replace(checked, resolve_sql=partial(self._resolve_sql, checked))
+
+    def _reference_types(self) -> dict[str, dict[str, str]]:
+        return {
+            name: dict(location.layout.columns)
+            for name, location in self.definition.references.items()
+            if location.layout is not None
+        }
 
     def _remaining_select(self, staged: StagedRows) -> str:
         """Return a SELECT of the rows that stay in the dataset; '' if there are none."""
@@ -164,6 +170,19 @@ class DataTestGate:
             f"SELECT * FROM ({judged}) WHERE notEmpty({REASON})",  # noqa: S608
             f"SELECT {names} FROM ({judged}) WHERE empty({REASON})",  # noqa: S608
         )
+
+    async def _stage_rest(self, stack: AsyncExitStack, select: str, layout: DatasetLayout) -> StagedRows:
+        """Stage the rows that pass."""
+        staging = dataset_tables.stage_rows(get_data_context(), select, layout, (), self.ticket, self.slice_key)
+        try:
+            return await stack.enter_async_context(staging)
+        except QueryError as error:
+            if error.code not in INVALID_TEST_CODES:
+                raise
+            raise InvalidTestError(
+                f"Rows that fail a data test of {self.name!r} cannot be set aside. {error.what:.500}",
+                remedy="A sql test with quarantine returns rows of the update: SELECT * FROM this WHERE …",
+            ) from None
 
     async def _stage_rejected(
         self, stack: AsyncExitStack, layout: DatasetLayout, selects: Sequence[str]

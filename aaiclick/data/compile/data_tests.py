@@ -7,8 +7,9 @@ value.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,6 +20,9 @@ OnFailure = Literal["block", "quarantine", "warn"]
 Value = str | int | float | bool
 
 ROWS = "aai_rows"
+MIN_BITMAP_ROWS = 1_000_000
+MAX_BITMAP_BITS = 2**32
+BITS_PER_ROW = 16
 MAX_RUNS = 30
 """Most runs that a number of rows is compared with."""
 
@@ -59,10 +63,18 @@ class CheckedRows:
     key: tuple[str, ...] = ()
     references: Mapping[str, str] = field(default_factory=dict[str, str])
     """SELECTs of the tables that tests refer to, by name; '' if a table has no rows yet."""
+    types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of the columns."""
+    reference_types: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Types of the columns of the tables in `references`."""
     resolve_sql: Callable[[str], str] = _refuse_sql
     """Returns the SELECT for the text of a SQL test."""
     recent_rows: Sequence[int] = ()
     """Numbers of rows of the last updates, newest first."""
+    row_count: int | None = None
+    """Number of rows, if it is known."""
+    smallest: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The smallest value of integer columns with dense values: a bitmap counts those faster than a hash table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +146,10 @@ class Unique(RowTest):
         if self._is_implied(rows):
             return "0"
         names = _names(self.columns)
-        value = f"toInt64(countIf({self._complete()})) - toInt64(uniqExact({names}))"
+        distinct = f"uniqExact({names})"
+        if self.columns[0] in rows.smallest and len(self.columns) == 1:
+            distinct = f"groupBitmap(toUInt32({names} - {rows.smallest[self.columns[0]]}))"
+        value = f"toInt64(countIf({self._complete()})) - toInt64({distinct})"
         return f"{value} + countIf({self._is_remaining(rows)})" if rows.remaining else value
 
     def build_condition(self, rows: CheckedRows) -> str:
@@ -241,7 +256,7 @@ class Matches(RowTest):
         return (self.column,)
 
     def build_condition(self, rows: CheckedRows) -> str:  # noqa: ARG002
-        pattern = quote_text(rf"\A(?:{self.pattern})\z")
+        pattern = quote_text(rf"\A(?-s:{self.pattern})\z")
         return f"ifNull(NOT match(toString({quote_name(self.column)}), {pattern}), false)"
 
 
@@ -265,7 +280,52 @@ class References(RowTest):
         if not select:
             return f"{name} IS NOT NULL"
         other = f"SELECT {quote_name(self.other_column)} FROM ({select})"  # noqa: S608
-        return f"{name} IS NOT NULL AND {name} NOT IN ({other})"
+        other_type = rows.reference_types.get(self.table, {}).get(self.other_column, "")
+        value, lossy_cast = _build_cast(name, rows.types.get(self.column, ""), other_type)
+        missing = f"{value} NOT IN ({other})"
+        return f"{name} IS NOT NULL AND ({missing}{lossy_cast and f' OR {lossy_cast}'})"
+
+
+_INTEGER = re.compile(r"U?Int(?:8|16|32|64)")
+_WRAPPERS = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
+_FRACTIONS, _NUMBERS = ("Decimal", "Float"), ("Decimal", "Int", "UInt")
+_MOMENTS = ("DateTime", "Date")
+
+
+def _build_cast(name: str, own_type: str, other_type: str) -> tuple[str, str]:
+    """Return a value as the other type, and the condition that it changes; '' if IN compares it exactly.
+
+    IN casts the left side to the type of the right one, where digits of Decimals and times of day are dropped, and a
+    Decimal that is too large is an error.
+    """
+    source, target = _unwrap_type(own_type), _unwrap_type(other_type)
+    if source == target:
+        return name, ""
+    if source.startswith(_FRACTIONS) and target.startswith(_NUMBERS):
+        value = f"accurateCastOrNull({name}, {quote_text(target)})"
+        return value, f"ifNull({name} != accurateCastOrNull({value}, {quote_text(source)}), true)"
+    if source.startswith("DateTime") and target.startswith(_MOMENTS):
+        value = f"CAST({name}, {quote_text(f'Nullable({target})')})"
+        return value, f"ifNull({name} != CAST({value}, {quote_text(f'Nullable({source})')}), true)"
+    return name, ""
+
+
+def _unwrap_type(type_name: str) -> str:
+    while match := _WRAPPERS.fullmatch(type_name):
+        type_name = match[1]
+    return type_name
+
+
+def explain_pattern(pattern: str) -> str | None:
+    """Return why a pattern is not a regular expression of RE2, None if it is one."""
+    import pyarrow as pa  # slow import
+    from pyarrow import compute
+
+    try:
+        compute.match_substring_regex(pa.array([""], pa.string()), pattern)
+    except pa.ArrowInvalid as error:
+        return str(error).removeprefix("Invalid regular expression: ")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,18 +410,41 @@ class Sql(RowTest):
         return f"{values} IN (SELECT {values} FROM ({rows.resolve_sql(self.query)}))"  # noqa: S608
 
 
-def check_test_columns(tests: Sequence[DataTest], columns: Sequence[str]) -> None:
-    """Raise ColumnNotFoundError for the first test of a column that the rows do not have."""
+def check_test_columns(
+    tests: Sequence[DataTest], columns: Sequence[str], references: Mapping[str, Collection[str]]
+) -> None:
+    """Raise ColumnNotFoundError for the first test of a column that the rows, or another table, do not have."""
     for test in tests:
         for column in test.read_columns:
             if column not in columns:
                 raise column_not_found(column, columns)
+        if isinstance(test, References) and (other := references.get(test.table)) and test.other_column not in other:
+            raise column_not_found(f"{test.table}.{test.other_column}", [f"{test.table}.{name}" for name in other])
 
 
 def build_query(tests: Sequence[DataTest], rows: CheckedRows) -> str:
     """Return the query that measures all tests, and the number of rows, in one pass."""
     measures = [f"{test.build_measure(rows)} AS aai_test_{number}" for number, test in enumerate(tests)]
     return f"SELECT {', '.join([f'count() AS {ROWS}', *measures])} FROM {rows.source}"  # noqa: S608
+
+
+def build_ranges_query(tests: Sequence[DataTest], rows: CheckedRows) -> tuple[str, list[str]]:
+    """Return the query for the ranges of integer columns that are unique, and these columns; '' if it has no use."""
+    if rows.row_count is None or rows.row_count < MIN_BITMAP_ROWS:
+        return "", []
+    columns = [test.columns[0] for test in tests if isinstance(test, Unique) and len(test.columns) == 1]
+    integers = [name for name in dict.fromkeys(columns) if _INTEGER.fullmatch(_unwrap_type(rows.types.get(name, "")))]
+    ranges = [f"min({quote_name(name)}), max({quote_name(name)})" for name in integers]
+    return f"SELECT {', '.join(ranges)} FROM {rows.source}" if ranges else "", integers  # noqa: S608
+
+
+def find_dense_columns(columns: Sequence[str], ranges: Sequence[int | None], row_count: int) -> dict[str, int]:
+    """Return the columns (smallest and largest value of each in `ranges`) with dense values, and the smallest one."""
+    return {
+        name: low
+        for name, low, high in zip(columns, ranges[::2], ranges[1::2], strict=True)
+        if low is not None and high is not None and high - low < min(MAX_BITMAP_BITS, BITS_PER_ROW * row_count)
+    }
 
 
 def build_sample(test: DataTest, rows: CheckedRows, limit: int) -> str | None:

@@ -41,19 +41,28 @@ class ChannelSettings:
     secrets: tuple[Secret, ...] = ()
 
 
-async def deliver(channel: Channel, settings: ChannelSettings, message: Message) -> None:
-    """Send a message; raises DeliveryError, without secrets in its text, if the channel did not accept it."""
+async def deliver(
+    channel: Channel, settings: ChannelSettings, message: Message, *, quotes_answer: bool | None = None
+) -> None:
+    """Send a message; raises DeliveryError, without secrets in its text, if the channel did not accept it.
+
+    All readers see the error, so it quotes the answer of a receiver, which may repeat the message, only if the channel
+    has no roles and thus receives nothing that is hidden from some readers.
+    """
+    quotes_answer = not channel.roles if quotes_answer is None else quotes_answer
     redactor = Redactor(secret.value for secret in settings.secrets)
     try:
         async with asyncio.timeout(2 * TIMEOUT_SECONDS):
-            await _send(channel, settings.config, settings.secrets, message)
+            await _send(channel, settings.config, settings.secrets, message, quotes_answer)
     except TimeoutError:
         raise DeliveryError(f"The channel {channel.name} did not answer in time.") from None
     except AaiclickError as error:
         raise DeliveryError(redactor.redact(error.what), remedy=error.remedy) from None
 
 
-async def _send(channel: Channel, config: Mapping[str, Any], secrets: Sequence[Secret], message: Message) -> None:
+async def _send(
+    channel: Channel, config: Mapping[str, Any], secrets: Sequence[Secret], message: Message, quotes_answer: bool
+) -> None:
     url = None if channel.channel_type == "email" else str(config.get("url") or PAGERDUTY_URL)
     for secret in secrets:  # one with a host is for HTTP: no mail server receives it
         if secret.host is not None and (url is None or origin_of(url) != secret.host):
@@ -63,7 +72,7 @@ async def _send(channel: Channel, config: Mapping[str, Any], secrets: Sequence[S
         return
     if channel.channel_type == "pagerduty":
         for event in payloads.render_pagerduty(message, str(config["routing_key"])):
-            await _post(url, payloads.encode_json(event), {})
+            await _post(url, payloads.encode_json(event), {}, quotes_answer)
         return
     render = {"webhook": payloads.render_json, "slack": payloads.render_slack, "teams": payloads.render_teams}
     body = payloads.encode_json(render[channel.channel_type](message))
@@ -72,7 +81,7 @@ async def _send(channel: Channel, config: Mapping[str, Any], secrets: Sequence[S
         headers["Aaiclick-Delivery"] = message.delivery
         if config.get("secret"):
             headers["Aaiclick-Signature"] = sign_body(str(config["secret"]), body, int(time.time()), message.delivery)
-    await _post(url, body, headers)
+    await _post(url, body, headers, quotes_answer)
 
 
 def sign_body(secret: str, body: bytes, timestamp: int, delivery: str) -> str:
@@ -81,7 +90,7 @@ def sign_body(secret: str, body: bytes, timestamp: int, delivery: str) -> str:
     return f"t={timestamp},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
 
-async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+async def _post(url: str, body: bytes, headers: Mapping[str, str], quotes_answer: bool) -> None:
     check_url(url, allow_private=False)
     sent = {"Content-Type": "application/json", "User-Agent": "aaiclick", **headers}
     try:
@@ -93,7 +102,8 @@ async def _post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
         ):
             if response.status // 100 != 2:
                 answer = (await response.content.read(MAX_ANSWER_BYTES)).decode(errors="replace")
-                raise DeliveryError(f"{origin_of(url)} answered with status {response.status}: {answer}")
+                quoted = f": {answer}" if quotes_answer else "."
+                raise DeliveryError(f"{origin_of(url)} answered with status {response.status}{quoted}")
     except (aiohttp.ClientError, OSError) as error:
         raise DeliveryError(f"{origin_of(url)} could not be reached: {type(error).__name__}.") from None
 

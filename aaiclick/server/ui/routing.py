@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlencode
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -137,6 +138,20 @@ def local_url(url: str) -> str:
     is_local = url.startswith("/") and url[1:2] not in ("/", "\\") and not any(ord(c) < 32 for c in url)
     return url if is_local else "/"
 
+
+class IdConvertor(Convertor[int]):
+    """`{name:id}` in a path: a number of up to 19 digits. Python refuses to convert very long ones."""
+
+    regex = "[0-9]{1,19}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("id", IdConvertor())
 
 Handler = Callable[[PageRequest], Awaitable[Response]]
 

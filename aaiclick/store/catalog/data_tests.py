@@ -76,9 +76,11 @@ async def list_latest_tests(
     return await _fetch_tests(connection, reader, query, *_restrict(reader, before, limit))
 
 
-async def list_tests(connection: Connection, reader: Reader, *, limit: int) -> list[DataTestRow]:
+async def list_tests(
+    connection: Connection, reader: Reader, *, before: int | None = None, limit: int
+) -> list[DataTestRow]:
     """List the results of all tests that a reader may see, newest first."""
-    return await _fetch_tests(connection, reader, statement("list_tests"), *_restrict(reader, None, limit))
+    return await _fetch_tests(connection, reader, statement("list_tests"), *_restrict(reader, before, limit))
 
 
 async def list_subject_tests(

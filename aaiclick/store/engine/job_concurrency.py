@@ -21,6 +21,7 @@ from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.new_jobs import NewJob
 from aaiclick.store.engine.submission_plan import NewTask, Plan
+from aaiclick.store.enums import TURN_TYPE
 from aaiclick.store.statements import statement
 from aaiclick.store.task_options import DEFAULT_OPTIONS
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from aaiclick.store.postgres_connections import Connection
 
-TURN_TYPE = "wait_for_turn"
 TURN_ENTRYPOINT = "aaiclick.orchestration.waits.run_wait_for_turn"
 
 

@@ -11,8 +11,9 @@ WITH given AS MATERIALIZED (
 ),
 replaced AS (
     UPDATE data_test_results r SET latest = false
-    FROM (SELECT DISTINCT org_id, subject, partition FROM given) AS g
+    FROM (SELECT DISTINCT org_id, subject, partition, dataset_uuid IS NULL AS is_plain FROM given) AS g
     WHERE r.latest AND r.org_id = g.org_id AND r.subject = g.subject AND r.partition_key = g.partition
+      AND (r.dataset_uuid IS NULL) = g.is_plain  -- a task outside of a DAG may have any type
 )
 INSERT INTO data_test_results (
     org_id, subject, dataset_uuid, partition_key, task_id, job_id, attempt, number, test, on_failure, outcome, rows,

@@ -86,12 +86,13 @@ FROM tasks WHERE id = ANY ($1::bigint[]) AND job_id = $2
 
 -- name: load_job_progress
 -- Progress of the job $1: a row for each group, and one named '' for tasks without a group. Chunks of an operator
--- report their rows, from which their rate is computed.
+-- report their rows, from which their rate is computed; results of other tasks may have any form.
 SELECT coalesce(g.name, '') AS name, count(*) AS total, count(*) FILTER (WHERE t.status = 'COMPLETED') AS completed,
     count(*) FILTER (WHERE t.status IN ('CLAIMED', 'RUNNING')) AS running,
     count(*) FILTER (WHERE t.status = 'DEAD_LETTER' OR (t.status = 'FAILED' AND t.next_retry_at IS NULL)) AS failed,
     count(*) FILTER (WHERE t.status = 'CANCELLED') AS cancelled,
-    sum((t.result ->> 'rows')::bigint) FILTER (WHERE t.result ? 'chunk')::bigint AS rows,
+    sum((t.result ->> 'rows')::bigint) FILTER (
+        WHERE t.result ? 'chunk' AND t.result ->> 'rows' ~ '^[0-9]{1,15}$')::bigint AS rows,
     extract(epoch FROM CASE WHEN count(*) FILTER (WHERE t.completed_at IS NULL) = 0 THEN max(t.completed_at)
         ELSE now() END - min(t.started_at))::float8 AS seconds
 FROM tasks t LEFT JOIN groups g ON g.id = t.group_id

@@ -19,7 +19,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('job:' || $1::uuid || ':' || $2, 0
 -- whether it has not begun, and whether it is being cancelled. A turn that was cancelled counts too, since it may be
 -- restarted. A scalar subquery and not a join: that could be hashed, which reads all tasks.
 SELECT j.id, aaiclick_find_awaited_turn((
-        SELECT (t.kwargs ->> 'job_id')::bigint FROM tasks t
+        SELECT CASE WHEN t.kwargs ->> 'job_id' ~ '^([0-9]{1,18}|[1-8][0-9]{18})$' THEN (t.kwargs ->> 'job_id')::bigint END FROM tasks t
         WHERE t.job_id = j.id AND t.type = 'wait_for_turn' AND t.status <> 'COMPLETED' AND t.kwargs ->> 'job_id' IS NOT NULL LIMIT 1)) AS awaited_id,
     coalesce((SELECT true FROM tasks t
         WHERE t.job_id = j.id AND t.type = 'wait_for_turn' AND t.completed_at IS NULL LIMIT 1), false) AS waiting,
@@ -40,7 +40,8 @@ SELECT org_id, name, concurrency, completed_at IS NOT NULL AS ended FROM jobs WH
 -- Let the turns of unfinished jobs of the org $1 with the name $2 name the unfinished job that they wait for, or none: the
 -- ended job that they name, or one before it, is about to be restarted.
 WITH settled AS MATERIALIZED (
-    SELECT t.id, aaiclick_find_awaited_turn((t.kwargs ->> 'job_id')::bigint)::text AS awaited_id
+    SELECT t.id, aaiclick_find_awaited_turn(
+        CASE WHEN t.kwargs ->> 'job_id' ~ '^([0-9]{1,18}|[1-8][0-9]{18})$' THEN (t.kwargs ->> 'job_id')::bigint END)::text AS awaited_id
     FROM jobs j CROSS JOIN LATERAL (
         SELECT o.id, o.kwargs FROM tasks o WHERE o.job_id = j.id AND o.type = 'wait_for_turn' AND o.status <> 'COMPLETED'
           AND o.kwargs ->> 'job_id' IS NOT NULL LIMIT 1) t

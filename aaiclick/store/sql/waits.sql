@@ -8,7 +8,7 @@ SELECT pg_advisory_xact_lock(1633773924, k.lock) FROM (
 -- name: lock_waiting_lease
 -- Lock the task of a lease that begins to wait; with the deadline that an earlier wait of it has set.
 SELECT org_id, job_id, type = 'wait_for_turn' AS is_turn,
-    CASE WHEN type = 'wait_for_turn' THEN (kwargs ->> 'job_id')::bigint END AS turn_after, cancel_requested_at IS NOT NULL AS cancelled,
+    CASE WHEN type = 'wait_for_turn' AND kwargs ->> 'job_id' ~ '^([0-9]{1,18}|[1-8][0-9]{18})$' THEN (kwargs ->> 'job_id')::bigint END AS turn_after, cancel_requested_at IS NOT NULL AS cancelled,
     coalesce((kwargs -> 'aaiclick_wait' ->> 'deadline')::timestamptz <= coalesce($4::timestamptz, now()), false) AS expired
 FROM tasks WHERE id = $1 AND attempt = $2 AND lease_token = $3 FOR NO KEY UPDATE
 

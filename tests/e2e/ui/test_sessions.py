@@ -65,7 +65,7 @@ def test_every_page_checks_its_permission(site, window) -> None:
         "writer", "admin"}, "admin": {"public", "reader", "writer", "admin", "operator"},
     }  # fmt: skip
     for path, permission in GETS:
-        if path in ("/live", "/tasks/{task_id:int}/log"):
+        if path in ("/live", "/tasks/{task_id:id}/log"):
             continue  # streams
         if permission is not Permission.PUBLIC:
             assert nobody.get(fill(path)).status_code == 303, path

@@ -7,11 +7,16 @@ import pytest
 from aaiclick import failpoints
 from aaiclick.catalog import dataset_queries
 from aaiclick.catalog.execution import data_test_gate
+from aaiclick.data.compile import data_tests
 from aaiclick.errors import headline
+from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import definition_runs
+from aaiclick.store.catalog.data_tests import write_test_results
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.catalog.definition_runs import PublishOutcome
 from aaiclick.store.engine import queue
+from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from tests.integration.catalog.conftest import JOBS
@@ -88,6 +93,19 @@ async def test_failed_test_blocks_the_update_and_fails_the_task_at_once(shop):
     await shop.run(row(1, 5), job="fetch")
     assert await outcomes(shop) == ["passed", "passed"]
     await shop.check()
+
+
+async def test_task_of_the_same_name_does_not_replace_results_of_an_output(shop):
+    await shop.deploy(make_dag("unique: [id]"))
+    await update(shop, row(1, 5), row(1, 7))
+    task_id = get_snowflake_id()
+    await enqueue_tasks(shop.db, [NewTask(task_id, "shop.orders", "m.m")])
+    test = {
+        "test": "unique: id", "on_failure": "block", "outcome": "passed", "rows": 1, "failing_rows": 0, "message": "",
+        "number": 0, "sample": None, "output": "", "dataset": None, "partition": "", "published": True,
+    }  # fmt: skip
+    await write_test_results(shop.db, [((task_id, 1), [test])])
+    assert await outcomes(shop) == ["blocked", "passed"]
 
 
 async def test_quarantined_rows_go_to_the_rejected_dataset_with_the_reason(shop):
@@ -194,6 +212,7 @@ async def test_announced_publication_is_awaited_or_settled(shop, monkeypatch):
         ("accepted: {column: customer, values: [ann, bob]}", [row(1, 1, None), row(2, 1, "bob")], "passed"),
         ("matches: {column: customer, pattern: '[a-z]+'}", [row(1, 1, "ann1")], "blocked"),
         ("matches: {column: customer, pattern: '[a-z]+'}", [row(1, 1, "ann")], "passed"),
+        ("matches: {column: customer, pattern: 'a.b'}", [row(1, 1, "a\nb")], "blocked"),
         ("rows: {at_least: 2}", [row(1, 1)], "blocked"),
         ("rows: {at_most: 1, on_failure: warn}", [row(1, 1), row(2, 1)], "warned"),
         ("references: {customer: customers.name}", [row(1, 1, "ann")], "passed"),
@@ -213,6 +232,97 @@ async def test_each_test_passes_and_fails(shop, test, rows, outcome):
     _, status = await update(shop, *rows)
     assert status == ("FAILED" if outcome == "blocked" else "COMPLETED"), await shop.errors()
     assert await outcomes(shop) == [outcome]
+
+
+REFERRING = """
+name: shop
+defaults: {{max_attempts: 3}}
+jobs:
+  - name: known
+    activation: source
+    operator: sql
+    source: {{kind: manual}}
+    outputs: [known]
+    config: {{query: "SELECT {other} AS id"}}
+  - name: fetch
+    activation: source
+    operator: sql
+    source: {{kind: manual}}
+    outputs: [{{name: orders, tests: [{test}]}}]
+    config: {{query: "SELECT {value} AS x"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "is_known"),
+    [
+        ("toDecimal64('1.234', 3)", "toDecimal64('1.23', 2)", False),
+        ("toDecimal64('1.230', 3)", "toDecimal64('1.23', 2)", True),
+        ("toDecimal64('1.5', 1)", "1", False),
+        ("toDecimal64('1.0', 1)", "1", True),
+        ("1.234", "toDecimal64('1.23', 2)", False),
+        ("1.5", "toDecimal64('1.5', 2)", True),
+        ("toDateTime('2026-01-01 12:00:00', 'UTC')", "toDate('2026-01-01')", False),
+        ("toDateTime('2026-01-01 00:00:00', 'UTC')", "toDate('2026-01-01')", True),
+        ("toDateTime64('2026-01-01 12:00:00.5', 3, 'UTC')", "toDate32('2026-01-01')", False),
+        ("toDateTime64('2026-01-01 12:00:00.5', 3, 'UTC')", "toDateTime('2026-01-01 12:00:00', 'UTC')", False),
+        ("toDateTime64('2026-01-01 12:00:00.0', 3, 'UTC')", "toDateTime('2026-01-01 12:00:00', 'UTC')", True),
+        ("toNullable(toDecimal64('1.234', 3))", "toNullable(toDecimal64('1.23', 2))", False),
+        ("257", "toUInt8(1)", False),
+        ("'1'", "1", True),
+    ],
+)
+async def test_reference_is_found_by_the_whole_value(shop, value, other, is_known):
+    """ClickHouse's IN drops digits of Decimals and times of day."""
+    await shop.deploy(REFERRING.format(test="{references: {x: known.id}}", value=value, other=other))
+    await shop.run(job="known")
+    assert (await shop.finish(await shop.fire(None, "fetch")) == "COMPLETED") is is_known, await shop.errors()
+    assert await outcomes(shop) == ["passed" if is_known else "blocked"], await shop.errors()
+
+
+@pytest.mark.parametrize(
+    ("value", "repeated"),
+    [
+        ("arrayJoin([3, 1, 2])", 0),
+        ("arrayJoin([3, 1, 3, 3])", 2),
+        ("arrayJoin([-3, 5, -3])", 1),
+        ("arrayJoin([18446744073709551615, 18446744073709551614, 18446744073709551615])", 1),
+        ("arrayJoin([-9223372036854775808, 9223372036854775807, 9223372036854775807])", 1),
+        ("arrayJoin([1, NULL, NULL, 1])", 1),
+        ("arrayJoin([NULL, NULL])::Nullable(Int64)", 0),
+        ("arrayJoin(['a', 'a'])", 1),
+    ],
+)
+async def test_unique_integers_are_counted_by_a_bitmap(shop, monkeypatch, value, repeated):
+    """As for updates of many rows; sparse values and other types are counted by a hash table."""
+    monkeypatch.setattr(data_tests, "MIN_BITMAP_ROWS", 0)
+    await shop.deploy(REFERRING.format(test="{unique: x, on_failure: warn}", value=value, other="1"))
+    await shop.run(job="fetch")
+    (result,) = await results(shop)
+    assert (result["failing_rows"], result["outcome"]) == (repeated, "warned" if repeated else "passed")
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "message"),
+    [
+        ("{between: {column: x, low: yesterday}}", "toDate('2026-01-01')", "'between: x from yesterday' does not fit"),
+        ("{between: {column: x, low: 0}}", "'a'", "The data test 'between: x from 0' does not fit its column."),
+        ("{between: {column: x, low: 0}}", "[1]", "The data test 'between: x from 0' does not fit its column."),
+        ("{accepted: {column: x, values: [1, a]}}", "1", "The data test 'accepted: x in 1, a' does not fit"),
+        ("{freshness_of: {column: x, max_age: 1d}}", "'abc'", "The data test 'freshness_of: x within 86,400 s' does"),
+        ("{references: {x: known.key}}", "1", "There is no column 'known.key'."),
+        ("{sql: SELECT 5 AS y FROM this, on_failure: quarantine}", "1", "SELECT * FROM this WHERE"),
+    ],
+)
+async def test_test_that_does_not_fit_its_column_is_named_and_not_retried(shop, test, value, message):
+    await shop.deploy(REFERRING.format(test=test, value=value, other="1"))
+    await shop.run(job="known")
+    job_id = await shop.fire(None, "fetch")
+    assert await shop.finish(job_id) == "FAILED"
+    task = await shop.db.fetchrow("SELECT attempt, error FROM tasks WHERE job_id = $1", job_id)
+    assert task["attempt"] == 1
+    assert message in task["error"]
+    assert await shop.rows("shop.orders") is None
 
 
 async def test_results_and_freshness_are_datasets_for_readers_of_the_output(shop):

@@ -11,7 +11,7 @@ import pytest
 
 from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.loops import job_timeouts, leader, promoter, reaper, retention, scheduler
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import control, queries, queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.leases import Failure, Lease, Success
 from aaiclick.store.engine.submission_plan import NewTask
@@ -558,3 +558,11 @@ async def test_clock_set_back_extends_leadership_by_one_term_at_most(engine: Eng
     past = await engine.now() - timedelta(hours=1)
     assert await queue.lead(second.db, second.worker_id, term_seconds=20, now=past) is None
     assert await queue.lead(second.db, second.worker_id, term_seconds=20, now=past + timedelta(seconds=21))
+
+
+@pytest.mark.parametrize("rows", ['"many"', "1.5", "null", "-1", '"9999999999999999999999"', "7"])
+async def test_progress_counts_only_rows_of_chunks(engine: Engine, rows: str) -> None:
+    await engine.submit("a")
+    await engine.complete(*await engine.claim(), result=f'{{"chunk": 1, "rows": {rows}}}')
+    (progress,) = await queries.load_job_progress(engine.db, engine.id("job"))
+    assert progress["rows"] == (7 if rows == "7" else None)

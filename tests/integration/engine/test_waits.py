@@ -13,6 +13,7 @@ from aaiclick.errors import LimitError, SubmitError
 from aaiclick.orchestration.loops import promoter
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import control, maintenance, queue, waits
+from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.explain import explain_task
 from aaiclick.store.engine.leases import Claim, Success, Wait
 from aaiclick.store.engine.new_jobs import NewJob
@@ -21,6 +22,8 @@ from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import submit_job
 from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.job_policy import JobPolicy
+from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.conftest import Engine
 
 EVENT = Wait("event", 3600.0, name="paid", key="42")
@@ -234,3 +237,33 @@ async def test_stored_events_of_an_org_are_limited(engine: Engine, monkeypatch: 
         await send(engine)
     await send(engine, keep_seconds=0.0)
     assert await engine.db.fetchval("SELECT count(*) FROM workflow_events") == 2
+
+
+@pytest.mark.parametrize("job_id", ["1_2", "one", "99999999999999999999", "-1", "", 7.5, None, {"a": 1}])
+async def test_item_with_the_type_of_turns_disturbs_no_other_task(engine: Engine, job_id: object) -> None:
+    """Its arguments are text of its submitter, and statements that read turns run for all organisations."""
+    plain = NewTask(engine.id("plain"), "mail", "m.m")
+    forged = NewTask(engine.id("forged"), "wait_for_turn", "m.m", json.dumps({"job_id": job_id}))
+    await enqueue_tasks(engine.db, [plain, forged])
+    claims = {claim.lease.task_id: claim for claim in await engine.claim()}
+    outcomes = [
+        Success(claims[plain.id].lease),
+        Success(claims[forged.id].lease, wait=Wait("job", 60.0, job_id=12)),
+    ]
+    accepted = await queue.acknowledge(engine.db, worker_id=engine.worker_id, successes=outcomes)
+    assert plain.id in accepted
+    assert await engine.status("plain") == "COMPLETED"
+
+
+async def test_limited_job_with_a_forged_turn_ends(engine: Engine) -> None:
+    options = TaskOptions(max_attempts=1)
+    forged = NewTask(engine.id("forged"), "wait_for_turn", "m.m", json.dumps({"job_id": "one"}), options=options)
+    limited = JobPolicy(concurrency=1)
+    await submit_job(engine.db, NewJob(engine.id("job"), "nightly", policy=limited), Plan([forged]))
+    await engine.fail(*await engine.claim())
+    assert await engine.db.fetchval("SELECT status FROM jobs WHERE id = $1", engine.id("job")) == "FAILED"
+    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    another = NewTask(engine.id("another"), "a", "m.a")
+    await submit_job(engine.db, NewJob(get_snowflake_id(), "nightly", policy=limited), Plan([another]))
+    await engine.run()
+    assert await engine.status("another") == "COMPLETED"

@@ -124,6 +124,16 @@ async def test_cause_is_hidden_from_a_channel_without_the_role(db, sink: HttpSin
     assert incident["cause"].startswith("The cause is hidden")
 
 
+async def test_answer_that_repeats_a_message_for_a_role_is_not_shown_to_all(db, sink: HttpSink) -> None:
+    sink.status, sink.answer = 500, b"cannot store: row 7 of payroll"
+    await add_channel(db, "webhook", {"url": f"http://127.0.0.1:{sink.port}/"}, roles=("finance",))
+    await fail_item(db)
+    assert (await send(db))["failed"] == 1
+    error = await db.fetchval("SELECT error FROM tasks WHERE queue = 'runtime:notifications'")
+    assert "answered with status 500." in error
+    assert "payroll" not in error
+
+
 async def test_slack_and_teams_get_their_own_formats(db, sink: HttpSink) -> None:
     for name in ("slack", "teams"):
         url = await set_secret(db, name, f"http://127.0.0.1:{sink.port}/{URL_SECRET}/{name}")

@@ -198,6 +198,9 @@ PATHS = [
     "/v1/tasks/-1/log",
     "/v1/tasks/0/log",
     "/v1/tasks/99999999999999999999/log",
+    f"/jobs/{'9' * 5_000}",
+    f"/incidents/{'9' * 5_000}",
+    "/tasks/%D9%A1",
     "/v1/tasks/1e3/log",
     "/v1/tasks/0x10/log",
     "/v1/tasks/%D9%A1x/log",
@@ -295,6 +298,19 @@ def test_queue_of_notifications_takes_no_items(site) -> None:
     response = site.as_("writer").post("/v1/tasks", json={"items": [item]})
     assert response.status_code == 422
     assert "queue of notifications" in response.json()["errors"][0]["what"]
+
+
+def test_type_of_turns_takes_no_tasks(site) -> None:
+    """Statements that run for all organisations read the arguments of these tasks."""
+    task = {"entrypoint": "aaiclick.orchestration.waits.run_wait_for_turn"}
+    arguments = {"job_id": "1_2"}
+    for path, body in (
+        ("/v1/tasks", {"items": [{**task, "type": "wait_for_turn", "payload": arguments}]}),
+        ("/v1/jobs", {"name": "n", "tasks": [{**task, "key": "k", "name": "wait_for_turn", "kwargs": arguments}]}),
+        ("/v1/schedules", {"name": "n", "item_type": "wait_for_turn", "every": "1d", "kwargs": arguments}),
+    ):
+        response = site.as_("writer").post(path, json=body)
+        assert (response.status_code, "is reserved" in response.text) == (422, True), response.text
 
 
 def test_unknown_time_zone_of_a_channel_is_refused(site) -> None:

@@ -370,6 +370,25 @@ def test_largest_job_does_not_block_the_loop(watched: Watched) -> None:
         watched.check(partial(get, watched.site.as_("reader"), path), path)
 
 
+def test_large_system_dataset_does_not_block_the_loop(watched: Watched) -> None:
+    watched.site.sql(
+        "INSERT INTO data_test_results (org_id, subject, task_id, attempt, number, test, on_failure, outcome, rows, "
+        "failing_rows, message, published) SELECT $1, 'd.x' || n, n, 1, 0, repeat('x', 900), 'block', 'blocked', 1, 1, "
+        "repeat('m', 900), false FROM generate_series(1, 12000) AS n",
+        watched.site.org,
+    )
+    query = {"sql": "SELECT count() AS results, count(DISTINCT test) AS tests FROM aaiclick.tests"}
+
+    def send_query(role: str, tests: int) -> None:
+        response = watched.site.as_(role).post("/v1/datasets/query", json=query)
+        assert response.json() == {"rows": [{"results": 10_000, "tests": tests}]}
+
+    for role in ("admin", "reader"):
+        watched.check(partial(send_query, role, 1), role)
+    for path in ("/v1/data-tests?limit=1000", "/v1/data-tests?limit=1000&failed=true"):
+        watched.check(partial(watched.site.as_("reader").get, path), path)
+
+
 def test_large_dag_does_not_block_the_loop(watched: Watched) -> None:
     text = "name: large\njobs:\n" + "".join(
         f"  - {{name: j{number}, activation: source, operator: http_fetch, source: {{kind: manual}}, "

@@ -44,6 +44,8 @@ jobs:
         ("accepted: {column: state, values: []}", (10, 47), "The list is empty."),
         ("{between: {column: a, low: 1, on_failure: warn}, on_failure: block}", (10, 62), "on_failure is set twice."),
         ("freshness_of: {column: day, max_age: 2 hours}", (10, 50), "Use a number with a unit: 30s, 5m, 2h, 1d."),
+        ("matches: {column: state, pattern: '(?=a)'}", (10, 47), "The pattern is not a regular expression (RE2):"),
+        ("matches: {column: state, pattern: 'a)|(?:b'}", (10, 47), "unexpected ): a)|(?:b. Correct it."),
         ("{unique: [id], on_failure: explode}", (10, 40), "Available: 'block', 'quarantine', 'warn'."),
     ],
 )  # fmt: skip

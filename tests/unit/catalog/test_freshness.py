@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from aaiclick.catalog.dags.freshness import CRON_DAYS, to_cron_days
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.errors import DagError
 from aaiclick.catalog.freshness_forecast import FreshnessForecaster
@@ -43,11 +44,35 @@ def test_first_update_is_due_by_the_first_deadline():
 
 
 @pytest.mark.parametrize(
+    ("days", "due"),
+    [
+        ("sat-sun", ["2026-03-07", "2026-03-08", "2026-03-14"]),
+        ("fri-mon", ["2026-03-02", "2026-03-06", "2026-03-07"]),
+        ("sun-mon", ["2026-03-02", "2026-03-08", "2026-03-09"]),
+        ("wed,sat-sun", ["2026-03-04", "2026-03-07", "2026-03-08"]),
+        ("mon-mon", ["2026-03-02", "2026-03-09", "2026-03-16"]),
+        ("tue-mon", ["2026-03-02", "2026-03-03", "2026-03-04"]),
+    ],
+)
+def test_days_may_go_over_the_weekend(days, due):
+    policy = FreshnessPolicy(None, "07:00", "UTC", to_cron_days(days))
+    monday = datetime(2026, 3, 2, 6, tzinfo=UTC)
+    assert [f"{moment:%Y-%m-%d}" for moment in policy.deadlines().next_runs(monday, 3)] == due
+
+
+def test_all_ranges_of_days_can_be_read():
+    names = [day.lower() for day in CRON_DAYS]
+    for days in (f"{first}-{last}" for first in names for last in names):
+        assert FreshnessPolicy(None, "07:00", "UTC", to_cron_days(days)).deadlines()
+
+
+@pytest.mark.parametrize(
     ("policy", "message"),
     [
         ("{}", "this one has neither"),
         ("{max_age: 2h, by: '07:00'}", "this one has both"),
         ("{max_age: 2h, days: mon-fri}", "days belongs to by."),
+        ("{max_age: 99999999d}", "max_age is more than ten years."),
         ("{by: 7am}", "Use HH:MM, in quotes."),
         ("{by: '07:00', days: weekdays}", "Use days or ranges of days"),
         ("{by: '07:00', timezone: Berlin}", "There is no time zone 'Berlin'."),

@@ -30,12 +30,12 @@ async def list_approvals(page: PageRequest) -> Response:
     return page.render("approvals.html", approvals=listed.items, next_cursor=listed.next, everything=everything)
 
 
-@pages.get("/approvals/{approval_id:int}", Permission.READER)
+@pages.get("/approvals/{approval_id:id}", Permission.READER)
 async def show_approval(page: PageRequest) -> Response:
     return _render(page, await page.call.perform(operations.get_approval, _approval_id(page)))
 
 
-@pages.post("/approvals/{approval_id:int}/decide", Permission.READER)
+@pages.post("/approvals/{approval_id:id}/decide", Permission.READER)
 async def decide_approval(page: PageRequest) -> Response:
     approval_id = _approval_id(page)
     approval = await page.call.perform(operations.get_approval, approval_id)
@@ -48,7 +48,7 @@ async def decide_approval(page: PageRequest) -> Response:
     return page.redirect("/approvals", f"{decided.title}: {decided.state}.")
 
 
-@pages.post("/approvals/{approval_id:int}/links", Permission.WRITER)
+@pages.post("/approvals/{approval_id:id}/links", Permission.WRITER)
 async def create_link(page: PageRequest) -> Response:
     """Show a new link; it is not stored, so there is no redirect."""
     approval_id = _approval_id(page)

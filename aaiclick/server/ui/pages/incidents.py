@@ -8,7 +8,8 @@ from aaiclick.errors import DeliveryError
 from aaiclick.operations import incidents as operations
 from aaiclick.operations import notifications
 from aaiclick.operations.actor import Permission
-from aaiclick.server.ui.routing import PageNotFoundError, PageRequest, Pages
+from aaiclick.server.ui.pages.job import parse_path_id
+from aaiclick.server.ui.routing import PageRequest, Pages
 
 pages = Pages()
 
@@ -42,36 +43,29 @@ async def test_channel(page: PageRequest) -> Response:
     return page.redirect_back(f"The channel {name} accepted a test message.")
 
 
-@pages.get("/incidents/{incident_id}", Permission.READER)
+@pages.get("/incidents/{incident_id:id}", Permission.READER)
 async def show_incident(page: PageRequest) -> Response:
     return page.render(
         "incident.html",
-        incident=await page.call.perform(operations.get_incident, _incident_id(page)),
+        incident=await page.call.perform(operations.get_incident, parse_path_id(page, "incident_id")),
         snooze_options=list(SNOOZE_SECONDS),
     )
 
 
-@pages.post("/incidents/{incident_id}/acknowledge", Permission.WRITER)
+@pages.post("/incidents/{incident_id:id}/acknowledge", Permission.WRITER)
 async def acknowledge_incident(page: PageRequest) -> Response:
-    await page.call.perform(operations.acknowledge_incident, _incident_id(page))
+    await page.call.perform(operations.acknowledge_incident, parse_path_id(page, "incident_id"))
     return page.redirect_back("Incident acknowledged.")
 
 
-@pages.post("/incidents/{incident_id}/snooze", Permission.WRITER)
+@pages.post("/incidents/{incident_id:id}/snooze", Permission.WRITER)
 async def snooze_incident(page: PageRequest) -> Response:
-    choice = page.form_field("for", "1h")
-    await page.call.perform(operations.snooze_incident, _incident_id(page), SNOOZE_SECONDS.get(choice, 3600.0))
+    seconds = SNOOZE_SECONDS.get(page.form_field("for", "1h"), 3600.0)
+    await page.call.perform(operations.snooze_incident, parse_path_id(page, "incident_id"), seconds)
     return page.redirect_back("Incident snoozed.")
 
 
-@pages.post("/incidents/{incident_id}/close", Permission.WRITER)
+@pages.post("/incidents/{incident_id:id}/close", Permission.WRITER)
 async def close_incident(page: PageRequest) -> Response:
-    await page.call.perform(operations.close_incident, _incident_id(page))
+    await page.call.perform(operations.close_incident, parse_path_id(page, "incident_id"))
     return page.redirect_back("Incident closed. Another occurrence opens a new one.")
-
-
-def _incident_id(page: PageRequest) -> int:
-    text = str(page.request.path_params["incident_id"])
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise PageNotFoundError("There is no such incident.", remedy="Look for it in the list of incidents.")
-    return int(text)

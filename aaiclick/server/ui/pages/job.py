@@ -55,7 +55,7 @@ MAX_LOGS = 12
 TAIL_BYTES = 4_000
 
 
-@pages.get("/jobs/{job_id:int}", Permission.READER)
+@pages.get("/jobs/{job_id:id}", Permission.READER)
 async def show_job(page: PageRequest) -> Response:
     job_id = parse_path_id(page, "job_id")
     view = page.query_param("view") if page.query_param("view") in VIEWS else "graph"
@@ -218,13 +218,13 @@ async def _load_logs(
     return [(row, text) for row, text in zip(shown, parts, strict=True) if text]
 
 
-@pages.post("/jobs/{job_id:int}/cancel", Permission.WRITER)
+@pages.post("/jobs/{job_id:id}/cancel", Permission.WRITER)
 async def cancel_job(page: PageRequest) -> Response:
     result = await page.call.perform(operations.cancel_job, parse_path_id(page, "job_id"))
     return page.redirect_back(CANCELLATIONS[result.outcome], is_error=result.outcome is Cancellation.OVER)
 
 
-@pages.post("/jobs/{job_id:int}/retry", Permission.WRITER)
+@pages.post("/jobs/{job_id:id}/retry", Permission.WRITER)
 async def retry_job(page: PageRequest) -> Response:
     retried = await page.call.perform(
         operations.retry_job, parse_path_id(page, "job_id"), cancelled=page.form_field("cancelled") == "yes"
@@ -234,21 +234,21 @@ async def retry_job(page: PageRequest) -> Response:
     return page.redirect_back(f"{retried.count} {'task' if retried.count == 1 else 'tasks'} will be retried.")
 
 
-@pages.post("/jobs/{job_id:int}/pause", Permission.WRITER)
+@pages.post("/jobs/{job_id:id}/pause", Permission.WRITER)
 async def pause_job(page: PageRequest) -> Response:
     job_id = parse_path_id(page, "job_id")
     await page.call.perform(operations.pause_job, job_id)
     return page.redirect_back("Job paused. Running tasks continue.", undo=f"/jobs/{job_id}/resume")
 
 
-@pages.post("/jobs/{job_id:int}/resume", Permission.WRITER)
+@pages.post("/jobs/{job_id:id}/resume", Permission.WRITER)
 async def resume_job(page: PageRequest) -> Response:
     job_id = parse_path_id(page, "job_id")
     await page.call.perform(operations.resume_job, job_id)
     return page.redirect_back("Job resumed.", undo=f"/jobs/{job_id}/pause")
 
 
-@pages.post("/jobs/{job_id:int}/rerun", Permission.WRITER)
+@pages.post("/jobs/{job_id:id}/rerun", Permission.WRITER)
 async def rerun_job(page: PageRequest) -> Response:
     """Submit the same workflow and arguments as a new job."""
     created = await page.call.perform(operations.rerun_job, parse_path_id(page, "job_id"))

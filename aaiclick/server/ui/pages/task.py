@@ -39,7 +39,7 @@ PREVIEW_SECONDS = 3.0
 MAX_ROWS = 200
 
 
-@pages.get("/tasks/{task_id:int}", Permission.READER)
+@pages.get("/tasks/{task_id:id}", Permission.READER)
 async def show_task(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
     async with tenant_connection(page.call) as connection:
@@ -119,13 +119,13 @@ async def _load_preview(page: PageRequest, name: str, table: str) -> dict[str, o
     return preview
 
 
-@pages.get("/tasks/{task_id:int}/log", Permission.READER)
+@pages.get("/tasks/{task_id:id}/log", Permission.READER)
 async def follow_log(page: PageRequest) -> Response:
     """Stream the task's log."""
     return await api.follow_task_log(page.call, parse_path_id(page, "task_id"))
 
 
-@pages.get("/tasks/{task_id:int}/clear", Permission.WRITER)
+@pages.get("/tasks/{task_id:id}/clear", Permission.WRITER)
 async def confirm_clear(page: PageRequest) -> Response:
     """Show which tasks would run again and ask for confirmation."""
     task_id = parse_path_id(page, "task_id")
@@ -136,14 +136,14 @@ async def confirm_clear(page: PageRequest) -> Response:
     return page.render("clear.html", task=task, tasks=sorted(rows, key=lambda row: row["id"]), count=len(ids))
 
 
-@pages.post("/tasks/{task_id:int}/clear", Permission.WRITER)
+@pages.post("/tasks/{task_id:id}/clear", Permission.WRITER)
 async def clear_task(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
     cleared = await page.call.perform(operations.clear_task, task_id)
     return page.redirect(f"/tasks/{task_id}", f"{cleared.count} {'task' if cleared.count == 1 else 'tasks'} cleared.")
 
 
-@pages.post("/tasks/{task_id:int}/cancel", Permission.WRITER)
+@pages.post("/tasks/{task_id:id}/cancel", Permission.WRITER)
 async def cancel_task(page: PageRequest) -> Response:
     result = await page.call.perform(operations.cancel_task, parse_path_id(page, "task_id"))
     return page.redirect_back(CANCELLATIONS[result.outcome], is_error=result.outcome is Cancellation.OVER)

@@ -42,7 +42,7 @@ async def list_workers(page: PageRequest) -> Response:
     )
 
 
-@pages.get("/workers/{worker_id:int}", Permission.READER)
+@pages.get("/workers/{worker_id:id}", Permission.READER)
 async def show_worker(page: PageRequest) -> Response:
     worker_id = parse_path_id(page, "worker_id")
     worker = await page.call.perform(operations.get_worker, worker_id)
@@ -51,7 +51,7 @@ async def show_worker(page: PageRequest) -> Response:
     return page.render("worker.html", worker=worker, tasks=tasks, now=datetime.now(UTC))
 
 
-@pages.post("/workers/{worker_id:int}/drain", Permission.OPERATOR)
+@pages.post("/workers/{worker_id:id}/drain", Permission.OPERATOR)
 async def drain_worker(page: PageRequest) -> Response:
     """Ask a worker to finish its tasks and stop."""
     await page.call.perform(operations.drain_worker, parse_path_id(page, "worker_id"))

@@ -1420,12 +1420,13 @@ FROM jobs j WHERE j.id = ended_id $$;
 
 CREATE OR REPLACE FUNCTION aaiclick_find_awaited_turn(awaited bigint) RETURNS bigint LANGUAGE sql STABLE
 SECURITY DEFINER SET search_path = public, pg_temp AS
-$$ WITH RECURSIVE earlier (id, ended) AS (
-        SELECT j.id, j.completed_at IS NOT NULL FROM jobs j WHERE j.id = awaited
+$$ WITH RECURSIVE earlier (id, ended, org_id) AS (
+        SELECT j.id, j.completed_at IS NOT NULL, j.org_id FROM jobs j WHERE j.id = awaited
         UNION
-        SELECT j.id, j.completed_at IS NOT NULL FROM earlier e
+        SELECT j.id, j.completed_at IS NOT NULL, j.org_id FROM earlier e
         JOIN tasks t ON t.job_id = e.id AND t.type = 'wait_for_turn' AND t.status <> 'COMPLETED'
-        JOIN jobs j ON j.id = (t.kwargs ->> 'job_id')::bigint
+        JOIN jobs j ON j.org_id = e.org_id AND j.id = CASE
+            WHEN t.kwargs ->> 'job_id' ~ '^([0-9]{1,18}|[1-8][0-9]{18})$' THEN (t.kwargs ->> 'job_id')::bigint END
         WHERE e.ended
     )
     SELECT id FROM earlier WHERE NOT ended LIMIT 1 $$;
