@@ -13,7 +13,7 @@ from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
 from aaiclick.store.engine.submission_plan import Counters, NewTask
-from aaiclick.store.engine.submit import TASK_COLUMNS, make_records
+from aaiclick.store.engine.submit import make_records
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_arguments
@@ -42,8 +42,8 @@ async def enqueue_tasks(connection: Connection, tasks: Sequence[NewTask], org_id
         async with failpoints.statement("enqueue"):
             return await _insert_tasks(connection, tasks, org_id)
     async with failpoints.transaction(connection, "enqueue_many"):
-        records = make_records(tasks, org_id, None, _NO_COUNTERS)
-        await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+        columns, records = make_records(tasks, org_id, None, _NO_COUNTERS)
+        await connection.copy_records_to_table("tasks", records=records, columns=columns)
         await notify_ready(connection, {task.options.queue for task in tasks if task.options.run_at is None})
     return [task.id for task in tasks]
 

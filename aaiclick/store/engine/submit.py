@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 from uuid import UUID
@@ -51,6 +51,8 @@ TASK_COLUMNS = (
     "readiness", *OPTION_COLUMNS,
 )  # fmt: skip
 _READINESS = TASK_COLUMNS.index("readiness")
+_DEFAULT_COLUMNS = TASK_COLUMNS[: TASK_COLUMNS.index("max_attempts") + 1]
+"""Columns of tasks with default options; `max_attempts` is a setting, the others have defaults in PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +133,13 @@ async def add_to_job(
     lease: Lease | None = None,
     *,
     limits: JobLimits | None = None,
+    counts: AddedCounts | None = None,
     now: datetime | None = None,
 ) -> None:
     """Add nodes to a job that has not ended.
 
     With `lease`, only while that is valid, and the new nodes depend on its task (see `dynamic_tasks`). A job
-    that exceeds a limit by its own tasks is cancelled.
+    that exceeds a limit by its own tasks is cancelled. With `counts`, the caller writes the counters of existing rows.
     """
     try:
         async with failpoints.transaction(connection, "add"):
@@ -144,7 +147,7 @@ async def add_to_job(
             adder = await _lock_adding_attempt(connection, job_id, lease)
             if adder is not None and (version := pinned_version(adder.queue)) is not None:
                 pin_plan(plan, version)
-            await _add_plan(connection, job_id, plan, names or {}, adder, limits or JobLimits(), now)
+            await _add_plan(connection, job_id, plan, names or {}, adder, limits or JobLimits(), counts, now)
     except LimitError as error:
         if lease is not None:
             await cancel_job(connection, job_id, error=str(error), now=now)
@@ -158,6 +161,7 @@ async def _add_plan(
     names: Mapping[int, str],
     adder: AddingAttempt | None,
     limits: JobLimits,
+    counts: AddedCounts | None,
     now: datetime | None,
 ) -> None:
     head = await connection.fetchrow(statement("get_job_head"), job_id)
@@ -175,18 +179,38 @@ async def _add_plan(
     if adder is not None:
         new_ids = [task.id for task in plan.tasks]
         await connection.execute(statement("add_handler_predecessors"), adder.task_id, new_ids)
-    grown = {group: added for group in existing.groups if (added := counters.open[group])}
-    if grown:
-        await connection.execute(statement("add_group_members"), list(grown), list(grown.values()))
-    by_handler = adder is not None and adder.is_handler
-    total = await connection.fetchval(statement("add_job_tasks"), job_id, len(plan.tasks), by_handler)
-    if total is None:
-        state = "being cancelled" if head["cancelled"] else "finished"
-        raise SubmitError(
-            f"{job} is {state}: tasks cannot be added to it.",
-            remedy="Submit a new job, or add tasks from a task of the job while it runs.",
-        )
+    added = AddedCounts() if counts is None else counts
+    added.tasks += len(plan.tasks)
+    added.group_members.update({group: count for group in existing.groups if (count := counters.open[group])})
+    if counts is None:
+        total = await write_added_counts(connection, job_id, added, by_handler=adder is not None and adder.is_handler)
+        if total is None:
+            state = "being cancelled" if head["cancelled"] else "finished"
+            raise SubmitError(
+                f"{job} is {state}: tasks cannot be added to it.",
+                remedy="Submit a new job, or add tasks from a task of the job while it runs.",
+            )
+    else:
+        total = added.tasks
     limits.check(job, total, adder.depth + 1 if adder is not None else 0)
+
+
+@dataclass(slots=True)
+class AddedCounts:
+    """Added tasks and group members that the rows of the job and of its groups do not count yet."""
+
+    tasks: int = 0
+    group_members: Counter[int] = field(default_factory=Counter[int])
+
+
+async def write_added_counts(
+    connection: Connection, job_id: int, added: AddedCounts, *, by_handler: bool = False
+) -> int | None:
+    """Count added nodes in the rows of their job and groups; returns the job's tasks, None if it takes no more."""
+    if added.group_members:
+        members = added.group_members
+        await connection.execute(statement("add_group_members"), list(members), list(members.values()))
+    return await connection.fetchval(statement("add_job_tasks"), job_id, added.tasks, by_handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,12 +356,12 @@ async def _insert_plan(
     if plan.groups:
         await _insert_groups(connection, job_id, plan, counters, adder, now)
     tasks = plan.tasks
-    records = await _run_off_loop(plan, make_records, tasks, org_id, job_id, counters, closed)
+    columns, records = await _run_off_loop(plan, make_records, tasks, org_id, job_id, counters, closed)
     if adder is None:
-        await connection.copy_records_to_table("tasks", records=records, columns=TASK_COLUMNS)
+        await connection.copy_records_to_table("tasks", records=records, columns=columns)
     else:
         grown = ((*row, adder.task_id, adder.depth + 1) for row in records)
-        await connection.copy_records_to_table("tasks", records=grown, columns=(*TASK_COLUMNS, "added_by", "depth"))
+        await connection.copy_records_to_table("tasks", records=grown, columns=(*columns, "added_by", "depth"))
         nodes = [task.id for task in plan.tasks], sorted(new_groups)
         first = min((*nodes[0], *nodes[1]))
         await connection.execute(statement("insert_addition"), adder.task_id, adder.attempt, first, *nodes)
@@ -377,9 +401,12 @@ async def _insert_groups(
 
 def make_records(
     tasks: Sequence[NewTask], org_id: UUID, job_id: int | None, counters: Counters, closed: Collection[int] = ()
-) -> list[tuple[object, ...]]:
-    """Rows of new tasks, in the order of TASK_COLUMNS."""
+) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    """Columns and rows of new tasks, without options that all tasks leave at their defaults: COPY is a tenth faster."""
     options, option_values = DEFAULT_OPTIONS, DEFAULT_OPTIONS.values()
+    columns = TASK_COLUMNS
+    if all(task.options is DEFAULT_OPTIONS for task in tasks):
+        columns, option_values = _DEFAULT_COLUMNS, option_values[:1]
     unmet_by_id, with_dependents = counters.unmet, counters.with_dependents
     records: list[tuple[object, ...]] = []
     for task in tasks:
@@ -396,4 +423,4 @@ def make_records(
             task.id, org_id, job_id, task.group_id, task.type, task.entrypoint, task.kwargs, task.idempotency_key,
             unmet, task.id in with_dependents, readiness, *option_values,
         ))  # fmt: skip
-    return records
+    return columns, records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from aaiclick.orchestration import OrchContext, create_job, create_task, enqueue, enqueue_many
 from aaiclick.orchestration.loops import reaper, retention
 from aaiclick.settings import get_settings
+from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import enqueue_tasks
+from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.task_options import DEFAULT_OPTIONS, OPTION_COLUMNS
 from tests.integration.engine.conftest import LEASE_SECONDS, Engine
 
 
@@ -40,6 +44,18 @@ async def test_default_attempts_are_retries_plus_one(engine: Engine, set_variabl
 async def test_default_attempts_of_the_column_are_those_of_the_setting(engine: Engine) -> None:
     await engine.db.execute("INSERT INTO tasks (id, type) VALUES (1, 'x')")
     assert await engine.db.fetchval("SELECT max_attempts FROM tasks") == 4
+
+
+async def test_defaults_of_all_option_columns_are_those_of_task_options(engine: Engine) -> None:
+    """A submit of tasks with default options leaves them to PostgreSQL; one with `copied` options writes them."""
+    copied = replace(DEFAULT_OPTIONS)
+    tasks = [
+        [NewTask(id_, "x", options=options) for id_ in get_snowflake_ids(60)] for options in (DEFAULT_OPTIONS, copied)
+    ]
+    for part in tasks:
+        await enqueue_tasks(engine.db, part)
+    rows = await engine.db.fetch(f"SELECT DISTINCT {', '.join(OPTION_COLUMNS)}, readiness FROM tasks")
+    assert [tuple(row) for row in rows] == [(*DEFAULT_OPTIONS.values(), "READY")]
 
 
 async def test_default_timeout_of_jobs(engine: Engine, set_variable) -> None:

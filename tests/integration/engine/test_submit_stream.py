@@ -10,6 +10,7 @@ import pytest
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration import Group, OrchContext, create_job, create_task, submit_plan
+from aaiclick.store.statements import statement
 from tests.integration.engine.conftest import Engine
 
 
@@ -48,6 +49,23 @@ async def test_group_across_slices_blocks_its_dependents(engine: Engine) -> None
     async with OrchContext(endpoint=engine.endpoint):
         await create_job("grouped", work())
     assert await engine.run() == ["m.member " * 9 + "m.member", "m.after"]
+    await engine.check()
+
+
+async def test_counters_are_written_once(engine: Engine) -> None:
+    """Not for each slice: the foreign key check of a task reads all versions of the rows of its job and group."""
+
+    def members():
+        group = Group("many")
+        for _ in range(30):
+            yield create_task("m.member", group=group)
+
+    statements: list[str] = []
+    async with OrchContext(endpoint=engine.endpoint) as context:
+        async with context.connection() as connection:
+            connection.add_query_logger(lambda record: statements.append(record.query))
+        await create_job("grouped", members())
+    assert [statements.count(statement(name)) for name in ("add_group_members", "add_job_tasks")] == [1, 1]
     await engine.check()
 
 
