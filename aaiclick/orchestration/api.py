@@ -134,7 +134,7 @@ async def submit_entry(
     async with (
         share_argument_tables(table_arguments(plan, collected)) as shared,
         current_or_new_context() as context,
-        context.connection() as connection,
+        context.connection(keeps_session=True) as connection,
     ):
         plan.tables, plan.session_tables = shared.tables, shared.adopted
         job_id = await submit_job(connection, new_job, plan, names, limits=job_limits())
@@ -207,7 +207,7 @@ async def _create_by_slices(new_job: NewJob, nodes: Iterator[Node]) -> Job:
     async with (
         AsyncExitStack() as shared_stack,
         current_or_new_context() as context,
-        context.connection() as connection,
+        context.connection(keeps_session=True) as connection,
     ):
 
         async def plans() -> AsyncGenerator[tuple[Plan, Mapping[int, str]]]:

@@ -14,6 +14,7 @@ from aaiclick.store.postgres_connections import create_engine, create_pool, to_u
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
+    from aaiclick.store.pooler import GuardedConnection
     from aaiclick.store.postgres_connections import Connection
 
 
@@ -38,8 +39,8 @@ class ConnectionPool:
         return self._engine
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Connection]:
-        """A driver connection, for one operation."""
+    async def connection(self, *, keeps_session: bool = False) -> AsyncGenerator[Connection]:
+        """A driver connection, for one operation, which may promise to leave the state of the session as it is."""
         await self._pool  # initialises it on first use; opens no connection
         async with self._pool.acquire() as acquired:
             connection = cast("Connection", acquired)
@@ -48,6 +49,8 @@ class ConnectionPool:
             except Exception as error:
                 self._raise_outage(error, connection)
                 raise
+            if keeps_session:
+                cast("GuardedConnection", connection).skip_reset()
 
     @asynccontextmanager
     async def session(self) -> AsyncGenerator[AsyncSession]:

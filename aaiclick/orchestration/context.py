@@ -86,9 +86,12 @@ class OrchContext:
         """A SQLAlchemy engine, created on first use."""
         return self._source.engine
 
-    def connection(self) -> AbstractAsyncContextManager[Connection]:
-        """A driver connection of the pool, for one operation."""
-        return self._source.connection()
+    def connection(self, *, keeps_session: bool = False) -> AbstractAsyncContextManager[Connection]:
+        """A driver connection of the pool, for one operation.
+
+        With `keeps_session`, the operation changes no state of the session (settings, temporary tables, listeners).
+        """
+        return self._source.connection(keeps_session=keeps_session)
 
     def session(self) -> AbstractAsyncContextManager[AsyncSession]:
         """A SQLAlchemy session, for one operation."""
@@ -125,7 +128,7 @@ class OrchContext:
             return
         was_entered = self._endpoint is not None or self._gateway is not None
         usable_context = nullcontext(self) if was_entered else current_or_new_context()
-        async with usable_context as context, context.connection() as connection:
+        async with usable_context as context, context.connection(keeps_session=True) as connection:
             await add_to_job(connection, job_id, plan, names, None, limits=job_limits())
 
 

@@ -97,7 +97,7 @@ async def _enqueue_debounced(
             remedy="Pass the name of a named Object.",
         )
     if connection is None:
-        async with current_or_new_context() as context, context.connection() as own_connection:
+        async with current_or_new_context() as context, context.connection(keeps_session=True) as own_connection:
             return await enqueue_debounced(own_connection, item, debounce)
     return await enqueue_debounced(await _driver_connection(connection), item, debounce)
 
@@ -129,7 +129,7 @@ async def _enqueue_items(
     connection: Connection | AsyncConnection | AsyncSession | None,
 ) -> list[int]:
     if connection is None:
-        async with current_or_new_context() as context, context.connection() as own_connection:
+        async with current_or_new_context() as context, context.connection(keeps_session=True) as own_connection:
             return await _insert_items(items, payloads, own_connection)
     return await _insert_items(items, payloads, await _driver_connection(connection))
 

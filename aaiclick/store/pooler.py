@@ -33,12 +33,21 @@ _checked_at: dict[PostgresEndpoint, float] = {}
 
 
 class GuardedConnection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument, reportUntypedBaseClass]
-    """A connection that restores its session settings after the reset at its release to a pool."""
+    """A connection that restores its session settings after the reset at its release to a pool, if it needs one."""
 
     settings_statements = ""
     """Statements that set them; empty if they are start-up parameters, which a reset keeps."""
 
+    _is_unchanged = False
+
+    def skip_reset(self) -> None:
+        """Release it without a reset, which is a round trip: its session has not been changed."""
+        self._is_unchanged = True
+
     def get_reset_query(self) -> str:
+        if self._is_unchanged:
+            self._is_unchanged = False
+            return ""
         return f"{super().get_reset_query()}\n{self.settings_statements}"
 
 

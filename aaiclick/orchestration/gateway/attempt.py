@@ -54,7 +54,7 @@ class AttemptGateway(ABC):
     """Whether the attempt can connect to PostgreSQL; if not, the following three raise AaiclickError."""
 
     @abstractmethod
-    def connection(self) -> AbstractAsyncContextManager[Connection]: ...
+    def connection(self, *, keeps_session: bool = False) -> AbstractAsyncContextManager[Connection]: ...
 
     @abstractmethod
     def session(self) -> AbstractAsyncContextManager[AsyncSession]: ...
@@ -141,8 +141,8 @@ class PostgresAttemptGateway(AttemptGateway):
     def _pool(self) -> ConnectionPool:
         return shared_pool(self._endpoint)
 
-    def connection(self) -> AbstractAsyncContextManager[Connection]:
-        return self._pool.connection()
+    def connection(self, *, keeps_session: bool = False) -> AbstractAsyncContextManager[Connection]:
+        return self._pool.connection(keeps_session=keeps_session)
 
     def session(self) -> AbstractAsyncContextManager[AsyncSession]:
         return self._pool.session()

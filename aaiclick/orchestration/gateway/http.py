@@ -291,7 +291,7 @@ class HttpAttemptGateway(AttemptGateway):
     async def _call(self, endpoint: Endpoint[RequestT, ResponseT], request: RequestT) -> ResponseT:
         return await worker_api_client(self._endpoint).send_request(endpoint, request)
 
-    def connection(self) -> AbstractAsyncContextManager[Connection]:
+    def connection(self, *, keeps_session: bool = False) -> AbstractAsyncContextManager[Connection]:  # noqa: ARG002
         raise no_database_error()
 
     def session(self) -> AbstractAsyncContextManager[AsyncSession]:

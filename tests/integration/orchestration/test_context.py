@@ -12,6 +12,8 @@ from aaiclick.orchestration import (
     Job,
     OrchContext,
     create_job,
+    enqueue,
+    enqueue_many,
     get_current_context,
     get_job,
     get_orch_context_session,
@@ -108,6 +110,21 @@ async def test_no_transaction_outlives_an_operation(observer):
         with pytest.raises(AaiclickError):
             await get_task(1)
         assert set(await observer()) == {"idle"}
+
+
+async def test_only_changed_sessions_are_reset(aaiclick_env):
+    """A reset is a round trip, which an enqueue does without."""
+    statements: list[str] = []
+    async with OrchContext() as context:
+        async with context.connection() as connection:
+            connection.add_query_logger(lambda record: statements.append(record.query))
+            await connection.execute("SET search_path = pg_catalog")
+        await enqueue("mail", {})
+        await enqueue_many("mail", [{}, {}])
+        await create_job("known", "m.f")
+        assert [("RESET ALL" in statement) for statement in statements].count(True) == 1
+        async with context.connection() as connection:
+            assert "public" in await connection.fetchval("SHOW search_path")
 
 
 async def test_context_has_its_job_and_is_current(observer):
