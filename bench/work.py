@@ -4,8 +4,9 @@
 
 A real worker (`aaiclick worker start`, one process, default options) on a PostgreSQL of its own with durable defaults
 and the embedded ClickHouse. The time is measured from the submit of a job to its end, and divided by its tasks. Repeats
-are interleaved, medians are printed. `--peers` adds fan-outs and chains of other engines on the same server, each with
-the Python of an environment where it is installed (`bench.work_peers`).
+are interleaved, medians are printed. Objects are compared with CREATE TABLE and INSERT of the same rows by
+clickhouse-connect, as many at a time as a worker runs tasks. `--peers` adds fan-outs and chains of other engines, each
+with the Python of an environment where it is installed (`bench.work_peers`).
 """
 
 from __future__ import annotations
@@ -19,19 +20,28 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import clickhouse_connect
+import pyarrow as pa
+from clickhouse_connect.driver import AsyncClient
+
 from aaiclick.endpoints import PostgresEndpoint
-from aaiclick.local import find_clickhouse, stop_stack
+from aaiclick.local import clickhouse_endpoint, find_clickhouse, stop_stack
 from aaiclick.orchestration import OrchContext, Task, create_job, create_task
 from aaiclick.settings import get_settings
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.postgres_connections import connect
 from bench.schema_shape import own_server
+from bench.work_tasks import make_columns
 from bench.worker import describe_machine, workers
 
 NOTHING = "nothing"
+BARE = "CREATE and INSERT of "
+OBJECTS = {"1,000 rows": 1_000, "10,000 rows": 10_000}
+CONCURRENCY = 16
+"""Number of tasks that a worker runs at the same time."""
 SLOWER = {"return_frame": 2, "return_object": 20, "fail_first": 10}
 """How many times fewer tasks are run of slow functions."""
 PEER_SHARE = 5
@@ -83,6 +93,41 @@ async def measure(endpoint: PostgresEndpoint, tasks: list[Task]) -> float:
     return took / len(tasks)
 
 
+async def open_clickhouse() -> AsyncClient:
+    endpoint = await clickhouse_endpoint(get_settings())
+    return await clickhouse_connect.get_async_client(
+        host=endpoint.host, port=endpoint.port, username=endpoint.user, password=endpoint.password,
+        database=endpoint.database, proxy_path=endpoint.path, autogenerate_session_id=False, compress=False,
+    )  # fmt: skip
+
+
+async def count_tables() -> int:
+    client = await open_clickhouse()
+    tables = await client.query("SELECT count() FROM system.tables WHERE database = currentDatabase()")
+    await client.close()
+    return tables.first_row[0]
+
+
+async def measure_bare(count: int, rows: int) -> float:
+    """Milliseconds per table of CREATE and INSERT, without aaiclick."""
+    client = await open_clickhouse()
+    columns = "aai_id UInt64, number Int64, square Int64"
+
+    async def fill(names: Iterator[str]) -> None:
+        for name in names:
+            await client.command(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY aai_id")
+            await client.insert_arrow(name, pa.table({"aai_id": list(range(rows)), **make_columns(rows)}))
+
+    names = [f"bare_{number}" for number in range(count)]
+    clock, waiting = time.perf_counter(), iter(names)
+    await asyncio.gather(*(fill(waiting) for _ in range(CONCURRENCY)))
+    took = (time.perf_counter() - clock) * 1e3
+    for name in names:
+        await client.command(f"DROP TABLE {name}")
+    await client.close()
+    return took / count
+
+
 def operations(arguments: argparse.Namespace) -> dict[str, Callable[[], list[Task]]]:
     count, hops = arguments.tasks, arguments.hops
     with_arguments: dict[str, object] = {"number": 1, "text": "abc", "items": [1, 2, 3]}
@@ -95,7 +140,10 @@ def operations(arguments: argparse.Namespace) -> dict[str, Callable[[], list[Tas
         "returns a dict": lambda: fan_out("return_dict", count),
         "returns a list of 100": lambda: fan_out("return_list", count),
         "returns a DataFrame of 100 rows": lambda: fan_out("return_frame", count),
-        "returns an Object of 1,000 rows": lambda: fan_out("return_object", count),
+        **{
+            f"returns an Object of {text}": lambda rows=rows: fan_out("return_object", count, {"rows": rows})
+            for text, rows in OBJECTS.items()
+        },
         "fails once, then returns": lambda: fan_out("fail_first", count, {"marker": 1}),
         f"fan-in of {count:,} ints, each": lambda: fan_in(count),
         "chain of None, a hop": lambda: chain_of_none(hops),
@@ -119,6 +167,8 @@ async def measure_peer(endpoint: PostgresEndpoint, peer: str, arguments: argpars
     command = [python, "-P", script, name, *sizes, "--dsn", dsn]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     output, _ = await process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{name} failed in the environment of {python}; its error is above.")
     figures = json.loads(output.splitlines()[-1])
     return {f"{name}: {operation}": milliseconds for operation, milliseconds in figures.items()}
 
@@ -132,15 +182,23 @@ async def run(endpoint: PostgresEndpoint, arguments: argparse.Namespace) -> None
         for name, make_tasks in operations(arguments).items()
         if name == NOTHING or any(part in name for part in arguments.only)
     }
+    bare = {text: rows for text, rows in OBJECTS.items() if f"returns an Object of {text}" in chosen}
     samples: defaultdict[str, list[float]] = defaultdict(list)
-    async with workers(endpoint, arguments.processes):
+    memory: list[float] = []
+    async with workers(endpoint, arguments.processes) as processes:
         for _ in range(arguments.repeats):
             for name, make_tasks in chosen.items():
                 repeats = 30 if name.startswith("job of one") else 1
                 samples[name].append(statistics.median([await measure(endpoint, make_tasks()) for _ in range(repeats)]))
+            for text, rows in bare.items():
+                count = max(1, arguments.tasks // SLOWER["return_object"])
+                samples[f"{BARE}{text}"].append(await measure_bare(count, rows))
             for peer in arguments.peers:
                 for name, value in (await measure_peer(endpoint, peer, arguments)).items():
                     samples[name].append(value)
+            memory.append(sum(process.memory_info().rss for process in processes) / 1e6)
+    sizes = ", ".join(f"{megabytes:.0f}" for megabytes in memory)
+    print(f"{await count_tables()} ClickHouse tables; MB of the worker after each repeat: {sizes}", flush=True)
     base = statistics.median(samples[NOTHING])
     for name, values in samples.items():
         median = statistics.median(values)

@@ -4,7 +4,8 @@
 
 It prints milliseconds per task as JSON. Every task returns an int, and every hop of a chain receives one. DBOS runs
 child workflows from a queue, and a chain as the steps of a workflow; Prefect runs tasks of a flow, submitted together
-or one after the other, with a server on the same PostgreSQL. It imports nothing of aaiclick.
+or one after the other, with a server on SQLite, its default: for PostgreSQL it needs the extension pg_trgm, which the
+server of the benchmark does not have. It imports nothing of aaiclick.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import asyncio
 import json
 import os
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 
@@ -73,7 +75,7 @@ async def run_dbos(arguments: argparse.Namespace) -> dict[str, float]:
 
 async def run_prefect(arguments: argparse.Namespace) -> dict[str, float]:
     os.environ |= {
-        "PREFECT_API_DATABASE_CONNECTION_URL": arguments.dsn.replace("postgresql://", "postgresql+asyncpg://"),
+        "PREFECT_HOME": tempfile.mkdtemp(prefix="prefect-"),
         "PREFECT_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

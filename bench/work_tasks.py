@@ -36,8 +36,12 @@ async def return_frame() -> pd.DataFrame:
     return pd.DataFrame({"number": range(100), "text": ["x"] * 100})
 
 
-async def return_object() -> Object:
-    return await create_object_from_value({"number": list(range(1_000)), "square": [n * n for n in range(1_000)]})
+def make_columns(rows: int) -> dict[str, list[int]]:
+    return {"number": list(range(rows)), "square": [n * n for n in range(rows)]}
+
+
+async def return_object(rows: int) -> Object:
+    return await create_object_from_value(make_columns(rows))
 
 
 async def fail_first(marker: int) -> int:
