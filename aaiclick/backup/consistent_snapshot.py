@@ -29,7 +29,7 @@ IDLE_SECONDS = 86_400.0
 
 
 @dataclass
-class Cut:
+class ConsistentSnapshot:
     """An exported snapshot, and the locks of its moment."""
 
     snapshot: str
@@ -44,7 +44,7 @@ class Cut:
 
 
 @asynccontextmanager
-async def open_cut(endpoint: PostgresEndpoint) -> AsyncGenerator[Cut]:
+async def open_snapshot(endpoint: PostgresEndpoint) -> AsyncGenerator[ConsistentSnapshot]:
     """Hold writes back and export a snapshot; at the end of the block both are released."""
     locking = await connect(endpoint, silent_seconds=IDLE_SECONDS)
     reading = await connect(endpoint, silent_seconds=IDLE_SECONDS)
@@ -53,7 +53,7 @@ async def open_cut(endpoint: PostgresEndpoint) -> AsyncGenerator[Cut]:
             await _lock(locking, locks, endpoint)
             locked_at = time.monotonic()
             async with reading.transaction(isolation="repeatable_read", readonly=True):
-                yield Cut(await reading.fetchval(statement("export_snapshot")), locks, locked_at)
+                yield ConsistentSnapshot(await reading.fetchval(statement("export_snapshot")), locks, locked_at)
     finally:
         await reading.close()
         await locking.close()

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from aaiclick._version import __version__
 from aaiclick.backup import clickhouse_backup
-from aaiclick.backup.consistent_snapshot import open_cut
+from aaiclick.backup.consistent_snapshot import open_snapshot
 from aaiclick.backup.postgres_programs import dump_database
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
@@ -69,7 +69,7 @@ async def create_backup(
     databases = await clickhouse_backup.list_databases(client)
     name = f"{directory.name}-{uuid4().hex[:12]}"
     destination = target or f"File('{name}')"
-    async with open_cut(postgres) as cut:
+    async with open_snapshot(postgres) as cut:
         taken_at = datetime.now(UTC)
         backup_id = await clickhouse_backup.start_backup(client, databases, destination)
         await cut.release_locks()

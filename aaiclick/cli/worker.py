@@ -20,7 +20,7 @@ from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
 from aaiclick.missing_modules import WORKER_MODULES, check_installed
 from aaiclick.orchestration.json_logging import make_json_handler
-from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
+from aaiclick.orchestration.worker.process_config import ProcessSetup, WorkerConfig
 from aaiclick.orchestration.worker.supervisor import Supervisor, SupervisorConfig
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.engine.runtime_dispatches import runtime_queue
@@ -216,7 +216,7 @@ def build_supervisor_config(
         registers_functions=registers_functions,
     )
     memory = None if memory_mb is None else memory_mb * 1_000_000
-    setup = Setup(
+    setup = ProcessSetup(
         source, clickhouse, log_directory, settings.task_modules, imports, str(Path.cwd()), memory, spool is not None
     )
     return SupervisorConfig(

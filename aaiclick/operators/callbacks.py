@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 
-from aaiclick.data.io.argument_conversion import Form, forms_of
+from aaiclick.data.io.argument_conversion import Form, list_argument_forms
 from aaiclick.errors import EntrypointError
 
 
@@ -28,7 +28,7 @@ def chunk_parameters(
             f"{function.__qualname__}() has {len(chunk_params)} parameters for {count} chunks.",
             remedy="Add a parameter for each.",
         )
-    forms = forms_of(function)
+    forms = list_argument_forms(function)
     for parameter in chunk_params:
         if forms[parameter.name] in ("unknown", "value", "rows"):
             raise EntrypointError(

@@ -11,7 +11,7 @@ from aaiclick.catalog.dags.model import Dag, DefinitionSpec
 from aaiclick.catalog.dags.validation import Finding, as_mapping
 from aaiclick.catalog.dags.yaml_tree import Path
 from aaiclick.data.errors import ConversionError, suggest_name
-from aaiclick.data.io.argument_conversion import annotations_of, form_of
+from aaiclick.data.io.argument_conversion import annotations_of, argument_form
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.decorator_checks import read_signature
 from aaiclick.orchestration.typed_arguments import restore_arguments
@@ -86,7 +86,7 @@ def _check_forms(path: Path, function: Callable[..., object], inputs: Mapping[st
     """Check that parameters of inputs have annotations of data."""
     annotations = annotations_of(function)
     for parameter, name in inputs.items():
-        if parameter in annotations and form_of(annotations[parameter]) == "unknown":
+        if parameter in annotations and argument_form(annotations[parameter]) == "unknown":
             yield Finding(
                 (*path, "function"),
                 f"The parameter {parameter!r} receives the input {name!r:.60}, but is annotated with "

@@ -85,16 +85,6 @@ def take_partial(state: Aggregation) -> tuple[list[Range], Aggregation]:
     return [Range(state.cursor, first.end)], Aggregation(first.end + 1, state.pending[1:])
 
 
-def missing(state: Aggregation) -> Range | None:
-    """Return the first gap that blocks later ranges."""
-    if not state.pending:
-        return None
-    first = state.pending[0]
-    if first.start > state.cursor:
-        return Range(state.cursor, first.start - 1)
-    return Range(first.end + 1, state.pending[1].start - 1) if len(state.pending) > 1 else None
-
-
 def split_range(whole: Range, size: int, origin: int = 0) -> Iterator[Range]:
     """Split a range into pieces of at most a size, aligned to the origin."""
     start = whole.start

@@ -40,12 +40,12 @@ _ABSTRACT = (
 )
 
 
-def forms_of(function: Callable[..., object]) -> Mapping[str, Form]:
+def list_argument_forms(function: Callable[..., object]) -> Mapping[str, Form]:
     """Return the form of each parameter of a function; a parameter without annotation takes an Object."""
-    return {name: form_of(annotation) for name, annotation in annotations_of(function).items()}
+    return {name: argument_form(annotation) for name, annotation in annotations_of(function).items()}
 
 
-def form_of(annotation: object) -> Form:
+def argument_form(annotation: object) -> Form:
     """Return the form that an annotation names; `unknown` if it is not a type of data."""
     if annotation is Any:
         return "object"
@@ -110,7 +110,7 @@ def _iter_leaf_types(annotation: object) -> Iterator[Any]:
 async def convert_argument(value: object, annotation: object) -> object:
     """Convert every Object in a value, nested ones too, to the form that the annotation names."""
     if isinstance(value, Object):
-        return await read_object_as(value, form_of(annotation))
+        return await read_object_as(value, argument_form(annotation))
     if isinstance(value, EncodedLiteral):
         return read_literal_as(value, annotation)
     if isinstance(value, dict):
@@ -145,7 +145,7 @@ async def read_object_as(obj: Object, form: Form) -> object:
 
 def read_literal_as(literal: EncodedLiteral, annotation: object) -> object:
     """Read a literal in the form that an annotation names, without ClickHouse unless the form is an Object."""
-    form = form_of(annotation)
+    form = argument_form(annotation)
     if form in ("object", "unknown"):
         return Object.from_table(get_data_context().open_literal(literal))
     if literal.is_plain and form in ("value", "rows"):

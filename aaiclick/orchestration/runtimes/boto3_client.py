@@ -22,7 +22,7 @@ _threads = ThreadPoolExecutor(4, thread_name_prefix="aaiclick-aws")
 
 
 @cache
-def client(service: str, address: str = "") -> Any:
+def make_client(service: str, address: str = "") -> Any:
     """Client of an AWS service, cached per address."""
     try:
         boto3, config = importlib.import_module("boto3"), importlib.import_module("botocore.config")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aaiclick.api.worker_protocol.claims import FetchResponse
-from aaiclick.orchestration.runtimes.boto3_client import call_aws, client
+from aaiclick.orchestration.runtimes.boto3_client import call_aws, make_client
 from aaiclick.store.engine import queries
 from aaiclick.store.engine.leases import Claim
 
@@ -35,7 +35,7 @@ async def invoke_function(function: str, event: dict[str, object]) -> None:
     """Invoke the function asynchronously; raises UnreachableError."""
     await call_aws(
         f"The function {function!r}",
-        client("lambda").invoke,
+        make_client("lambda").invoke,
         FunctionName=function,
         InvocationType="Event",
         Payload=json.dumps(event).encode(),

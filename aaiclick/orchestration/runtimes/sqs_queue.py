@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aaiclick.errors import UnreachableError
-from aaiclick.orchestration.runtimes.boto3_client import call_aws, client
+from aaiclick.orchestration.runtimes.boto3_client import call_aws, make_client
 
 BATCH_SIZE = 10
 """Messages per request to SQS."""
@@ -21,7 +21,7 @@ class SqsTaskQueue:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._client: Any = client("sqs", url)
+        self._client: Any = make_client("sqs", url)
 
     async def send(self, task_ids: Sequence[int]) -> None:
         """Send a message for each task; raises UnreachableError if some could not be sent."""

@@ -1,4 +1,4 @@
-"""Create the Executor of a worker process from its Setup."""
+"""Create the Executor of a worker process from its ProcessSetup."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aaiclick.orchestration.lifecycle import PgLifecycleHandler
 from aaiclick.orchestration.worker.attempt_telemetry import make_attempt_telemetry
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor
-from aaiclick.orchestration.worker.process_config import Setup
+from aaiclick.orchestration.worker.process_config import ProcessSetup
 from aaiclick.settings import get_settings
 from aaiclick.tracebacks import report_user_errors
 
 
 async def make_executor(
-    setup: Setup, threads: int, *, in_process: bool = False, on_import: Callable[[], None] | None = None
+    setup: ProcessSetup, threads: int, *, in_process: bool = False, on_import: Callable[[], None] | None = None
 ) -> Executor:
     """Import the user's modules, start reference counting, and create the executor.
 
@@ -62,7 +62,7 @@ def _import_module(name: str) -> None:
             ) from None
 
 
-def _make_entrypoints(setup: Setup, in_process: bool, on_import: Callable[[], None] | None) -> Entrypoints:
+def _make_entrypoints(setup: ProcessSetup, in_process: bool, on_import: Callable[[], None] | None) -> Entrypoints:
     """AAICLICK_TASK_MODULES excludes all other modules; `--import` alone adds to those below the directory."""
     directory = Path(setup.directory) if setup.directory and not setup.allowed_modules else None
     return Entrypoints(

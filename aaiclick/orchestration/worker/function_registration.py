@@ -8,7 +8,7 @@ import logging
 from aaiclick.errors import RequestError, ScheduleError, SubmitError
 from aaiclick.orchestration.function_registry import collect_job_functions
 from aaiclick.orchestration.gateway import WorkerGateway
-from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
+from aaiclick.orchestration.worker.process_config import ProcessSetup, WorkerConfig
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 
 RETRY_SECONDS = 5.0
@@ -16,7 +16,7 @@ RETRY_SECONDS = 5.0
 _logger = logging.getLogger(__name__)
 
 
-async def register_functions(gateway: WorkerGateway, setup: Setup, config: WorkerConfig) -> None:
+async def register_functions(gateway: WorkerGateway, setup: ProcessSetup, config: WorkerConfig) -> None:
     """Register what this process has imported, once; an outage is waited for, tasks run meanwhile."""
     named_modules = (*setup.imports, *setup.allowed_modules)
     if not config.registers_functions or not named_modules:

@@ -25,7 +25,7 @@ from aaiclick.orchestration.process_version import known_code_version
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.isolation import Isolation
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.process_config import Setup, WorkerConfig
+from aaiclick.orchestration.worker.process_config import ProcessSetup, WorkerConfig
 from aaiclick.orchestration.worker.worker_process import WorkerProcess
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.engine import approvals, queries, queue, worker_leases
@@ -61,7 +61,7 @@ async def run_until_job_ends(
     await prepare_schema(postgres, embedded=settings.postgres is None)
     log_directory = get_logs_dir(settings)
     with nullcontext() if debug_queue else _captured_with_breakpoints():
-        setup = Setup(postgres, clickhouse, log_directory, settings.task_modules, (), str(Path.cwd()))
+        setup = ProcessSetup(postgres, clickhouse, log_directory, settings.task_modules, (), str(Path.cwd()))
         connection = await connect(postgres)
         try:
             worker = await queue.register_worker(

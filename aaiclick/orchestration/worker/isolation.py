@@ -30,7 +30,7 @@ from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.failure_outcomes import Outcome, make_failure, stopped_outcome
 from aaiclick.orchestration.worker.fork_server import ForkServer, ForkServerLostError, run_fork_server
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.process_config import Setup, describe_exit
+from aaiclick.orchestration.worker.process_config import ProcessSetup, describe_exit
 from aaiclick.orchestration.worker.running_task import RunningTask, make_running_task
 from aaiclick.store.engine.leases import CRASH_FINGERPRINT, Claim, Failure
 
@@ -86,7 +86,7 @@ class Isolation:
 
     def __init__(
         self,
-        setup: Setup,
+        setup: ProcessSetup,
         children: int,
         gateway: WorkerGateway,
         fork_server: ForkServer | None = None,
@@ -221,7 +221,7 @@ def run_isolated_child(end: socket.socket) -> None:
 
 async def _serve_tasks(end: socket.socket) -> None:
     reader, writer = await _open_streams(end)
-    setup = Setup.from_json((await reader.readline()).decode())
+    setup = ProcessSetup.from_json((await reader.readline()).decode())
     executor = await make_executor(setup, threads=1)
     while line := await reader.readline():
         order = _orders.validate_json(line)
@@ -230,7 +230,7 @@ async def _serve_tasks(end: socket.socket) -> None:
         await writer.drain()
 
 
-async def _execute_claim(executor: Executor, claim: Claim, setup: Setup, seconds: float) -> Outcome:
+async def _execute_claim(executor: Executor, claim: Claim, setup: ProcessSetup, seconds: float) -> Outcome:
     running = make_running_task(claim, setup.log_directory, seconds, spooled=executor.gateway.sends_logs)
     running.deadline = time.monotonic() + seconds  # the parent enforces it; publishing must end before
     outcome = await executor.execute(running)

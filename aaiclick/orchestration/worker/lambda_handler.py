@@ -28,7 +28,7 @@ from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.failure_outcomes import Outcome
 from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS
 from aaiclick.orchestration.worker.logs import captured_output
-from aaiclick.orchestration.worker.process_config import Setup
+from aaiclick.orchestration.worker.process_config import ProcessSetup
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
@@ -54,14 +54,14 @@ def handle(event: dict[str, object], context: object = None) -> dict[str, str]:
     seconds = None if remaining_time is None else remaining_time() / 1000 - SPARE_SECONDS
     endpoint = ServerEndpoint(settings.server, settings.api_key.get_secret_value())
     with temporary_directory("aaiclick-logs-") as logs, captured_output():
-        setup = Setup(endpoint, None, logs, settings.task_modules, (), str(Path.cwd()))
+        setup = ProcessSetup(endpoint, None, logs, settings.task_modules, (), str(Path.cwd()))
         return asyncio.run(LambdaInvocation(event, setup).run(seconds))
 
 
 class LambdaInvocation:
     """Runs the task of one event."""
 
-    def __init__(self, event: dict[str, object], setup: Setup) -> None:
+    def __init__(self, event: dict[str, object], setup: ProcessSetup) -> None:
         payload = FetchResponse.model_validate(event)
         self._claim, self._lease, self._worker_id = payload.task, payload.task.lease, payload.worker_id
         self._lease_seconds = min(payload.lease_seconds, payload.task.lease_seconds or math.inf)

@@ -34,7 +34,7 @@ from aaiclick.orchestration.worker.process_config import (
     EXIT_FINISHED,
     EXIT_MISCONFIGURED,
     EXIT_STUCK,
-    Setup,
+    ProcessSetup,
     WorkerConfig,
 )
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
@@ -61,7 +61,7 @@ async def run_process(fork_server: ForkServer) -> int:
     if not line:  # the supervisor ended before it needed this process
         return EXIT_FINISHED
     order: dict[str, Any] = json.loads(line)
-    setup = Setup.from_json(order["setup"])
+    setup = ProcessSetup.from_json(order["setup"])
     config = WorkerConfig.from_json(order["config"])
     set_code_version(config.code_version)
     loaded_code = LoadedCode(Path(setup.directory), setup.imports)
@@ -108,7 +108,7 @@ async def _end_with_supervisor(reader: asyncio.StreamReader, process: WorkerProc
     os._exit(EXIT_ORPHANED)  # the tasks could not be released, and their leases have expired
 
 
-async def _report_changed_code(loaded: LoadedCode, setup: Setup, config: WorkerConfig) -> None:
+async def _report_changed_code(loaded: LoadedCode, setup: ProcessSetup, config: WorkerConfig) -> None:
     """Warn when files of the user's code change after this process has loaded them."""
     while setup.directory and not config.reload:
         await asyncio.sleep(CODE_CHECK_SECONDS)

@@ -27,7 +27,7 @@ def describe_exit(code: int) -> str:
 
 
 @dataclass(frozen=True)
-class Setup:
+class ProcessSetup:
     """Endpoints, log directory and allowed code of worker processes."""
 
     work: WorkEndpoint
@@ -46,9 +46,9 @@ class Setup:
         return json.dumps(asdict(self), default=str)
 
     @staticmethod
-    def from_json(text: str) -> Setup:
+    def from_json(text: str) -> ProcessSetup:
         fields: dict[str, Any] = json.loads(text)
-        return Setup(
+        return ProcessSetup(
             work=_parse_work(fields["work"]),
             clickhouse=ClickHouseEndpoint.of(fields["clickhouse"]) if fields["clickhouse"] else None,
             log_directory=Path(fields["log_directory"]),

@@ -46,7 +46,7 @@ from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS, LogShipper
 from aaiclick.orchestration.worker.process_config import (
     EXIT_FINISHED,
     EXIT_MISCONFIGURED,
-    Setup,
+    ProcessSetup,
     WorkerConfig,
     describe_exit,
 )
@@ -84,7 +84,7 @@ class SupervisorConfig:
 
     processes: int
     worker: WorkerConfig
-    setup: Setup
+    setup: ProcessSetup
     heartbeat_seconds: float
     stop_seconds: float
     runtimes: tuple[RuntimeEndpoint, ...] = ()

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from aaiclick.backup.consistent_snapshot import open_cut
+from aaiclick.backup.consistent_snapshot import open_snapshot
 from aaiclick.catalog.deploy import deploy
 from aaiclick.chaos.environment import UNFINISHED
 from aaiclick.cli.main import cli
@@ -267,7 +267,7 @@ def second_home(aaiclick_env, aaiclick_stack, tmp_path, monkeypatch):
 async def test_writes_wait_while_the_cut_is_made(aaiclick_env, aaiclick_postgres) -> None:
     other = await connect(aaiclick_postgres, server_settings={"lock_timeout": "100ms"})
     try:
-        async with open_cut(aaiclick_postgres) as cut:
+        async with open_snapshot(aaiclick_postgres) as cut:
             for write in WRITES:
                 with pytest.raises(asyncpg.LockNotAvailableError):
                     await other.execute(write)
@@ -286,9 +286,9 @@ async def test_cut_waits_for_a_publication_in_progress(aaiclick_env, aaiclick_po
         async with other.transaction():
             await other.execute(WRITES[1])
             with pytest.raises(ConflictError, match="were in use"):
-                async with open_cut(aaiclick_postgres):
+                async with open_snapshot(aaiclick_postgres):
                     pass
-        async with open_cut(aaiclick_postgres):
+        async with open_snapshot(aaiclick_postgres):
             pass
     finally:
         await other.close()

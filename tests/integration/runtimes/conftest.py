@@ -104,9 +104,9 @@ def cloud(moto_endpoint, ear, monkeypatch):
     requests.post(f"{moto_endpoint}/moto-api/reset", timeout=30)
     requests.post(f"{moto_endpoint}/moto-api/config", json={"lambda": {"use_docker": False}}, timeout=30)
     invocations.clear()
-    boto3_client.client.cache_clear()
+    boto3_client.make_client.cache_clear()
     yield Cloud(moto_endpoint, invocations)
-    boto3_client.client.cache_clear()
+    boto3_client.make_client.cache_clear()
 
 
 @pytest.fixture

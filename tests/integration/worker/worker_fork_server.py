@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
-from aaiclick.orchestration.worker.process_config import EXIT_FINISHED, Setup, WorkerConfig
+from aaiclick.orchestration.worker.process_config import EXIT_FINISHED, ProcessSetup, WorkerConfig
 from aaiclick.store.engine.workers import register_worker
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
@@ -72,7 +72,7 @@ class WorkerProcesses:
         self._directory = directory
         self._org_id = None if gateway.work is postgres else DEFAULT_ORG_ID
         clickhouse_endpoint = clickhouse if gateway.work is postgres else None
-        self._setup = Setup(
+        self._setup = ProcessSetup(
             gateway.work,
             clickhouse_endpoint,
             directory / "logs",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from aaiclick.data import Object, View
-from aaiclick.data.io.argument_conversion import form_of, forms_of
+from aaiclick.data.io.argument_conversion import argument_form, list_argument_forms
 
 if TYPE_CHECKING:
     from nowhere import Unknown
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     ],
 )  # fmt: skip
 def test_annotation_determines_form(annotation, form):
-    assert form_of(annotation) == form
+    assert argument_form(annotation) == form
 
 
 def test_unresolvable_annotations_are_ignored():
     def function(a: Unknown, b: pa.Table, c, d: Object): ...
 
-    assert forms_of(function)["c"] == forms_of(function)["d"] == "object"
+    assert list_argument_forms(function)["c"] == list_argument_forms(function)["d"] == "object"

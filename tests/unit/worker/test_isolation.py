@@ -14,7 +14,7 @@ from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.gateway import make_gateway
 from aaiclick.orchestration.worker import isolation as isolated
 from aaiclick.orchestration.worker.isolation import Isolation
-from aaiclick.orchestration.worker.process_config import Setup
+from aaiclick.orchestration.worker.process_config import ProcessSetup
 from aaiclick.orchestration.worker.running_task import make_running_task
 from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -46,7 +46,7 @@ async def run(isolation, directory, function, **arguments):
 
 
 async def test_suspects_share_children_unless_these_are_busy(tmp_path, monkeypatch):
-    setup = Setup(*NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(__file__).parents[3]))
+    setup = ProcessSetup(*NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(__file__).parents[3]))
     isolation = Isolation(setup, 8, make_gateway(*NOWHERE), at_once=2)
 
     async def met(directory, tasks, count):
@@ -63,7 +63,7 @@ async def test_suspects_share_children_unless_these_are_busy(tmp_path, monkeypat
 
 
 async def test_only_a_task_that_ends_its_process_is_charged(tmp_path):
-    setup = Setup(*NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(__file__).parents[3]))
+    setup = ProcessSetup(*NOWHERE, tmp_path, allowed_modules=("tests",), directory=str(Path(__file__).parents[3]))
     isolation = Isolation(setup, 2, make_gateway(*NOWHERE))
     pid_file = tmp_path / "told"
 
