@@ -12,30 +12,29 @@ files), so a query with an unresolved name is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from sqlglot import exp
 
 from aaiclick.catalog.errors import LineageError
+from aaiclick.catalog.queries.column_scopes import (
+    NO_REFS,
+    ColumnRef,
+    Refs,
+    SelectScope,
+    TracedRelation,
+    find_column,
+    list_tables,
+    match_names,
+    nearest_column,
+    output_name,
+    unique_name,
+)
 from aaiclick.catalog.queries.select_parser import limit_recursion, parse_select, table_name
 from aaiclick.data.compile import sql
 from aaiclick.data.errors import suggest_name
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class ColumnRef:
-    """A column of a dataset."""
-
-    dataset: str
-    column: str
-
-    def __str__(self) -> str:
-        return f"{self.dataset}.{self.column}"
-
-
-Refs = frozenset[ColumnRef]
-NO_REFS: Refs = frozenset()
 # Rounds of a recursive WITH; each one adds at least one column, so the limit is never reached in practice.
 MAX_ROUNDS = 1000
 MAX_COLUMNS = 10_000
@@ -56,39 +55,6 @@ class Lineage:
     rows: Refs
     datasets: frozenset[str]
     unnamed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Relation:
-    """A relation to select from. `unknown` is the name of a dataset without known columns."""
-
-    columns: dict[str, Refs]
-    rows: Refs = NO_REFS
-    unknown: str | None = None
-    unnamed: tuple[str, ...] = ()
-
-    def find(self, name: str) -> Refs | None:
-        refs = self.columns.get(name)
-        if refs is None and self.unknown is not None:
-            return frozenset({ColumnRef(self.unknown, name)})
-        return refs
-
-
-@dataclass
-class _SelectScope:
-    """The names that are visible inside one SELECT."""
-
-    defined: Mapping[str, _Relation]
-    outer: _SelectScope | None
-    tables: list[tuple[str, _Relation]] = field(default_factory=list[tuple[str, _Relation]])
-    values: dict[str, Refs] = field(default_factory=dict[str, Refs])
-    merged: dict[str, Refs] = field(default_factory=dict[str, Refs])
-    aliases: dict[str, exp.Expr] = field(default_factory=dict[str, exp.Expr])
-    resolving: set[str] = field(default_factory=set[str])
-    windows: dict[str, exp.Expr] = field(default_factory=dict[str, exp.Expr])
-    parameters: list[str] = field(default_factory=list[str])
-    alias_refs: dict[str, Refs] = field(default_factory=dict[str, Refs])
-    holders: dict[str, list[str]] | None = None
 
 
 def trace_query(text: str, schemas: Mapping[str, Sequence[str] | None]) -> Lineage:
@@ -131,7 +97,9 @@ class _Tracer:
 
     # Relations
 
-    def trace_relation(self, node: exp.Expr, defined: Mapping[str, _Relation], outer: _SelectScope | None) -> _Relation:
+    def trace_relation(
+        self, node: exp.Expr, defined: Mapping[str, TracedRelation], outer: SelectScope | None
+    ) -> TracedRelation:
         if isinstance(node, exp.Table):
             return self._trace_table(node, defined)
         if isinstance(node, exp.Final):
@@ -146,7 +114,7 @@ class _Tracer:
             return self._trace_select(node, defined, outer, values)
         raise LineageError(f"{type(node).__name__} cannot be traced.", remedy="Write a SELECT.")
 
-    def _trace_table(self, node: exp.Table, defined: Mapping[str, _Relation]) -> _Relation:
+    def _trace_table(self, node: exp.Table, defined: Mapping[str, TracedRelation]) -> TracedRelation:
         if not node.args.get("db") and node.name in defined:
             return defined[node.name]
         name = table_name(node)
@@ -155,13 +123,13 @@ class _Tracer:
         self.read.add(name)
         columns = self._schemas[name]
         if columns is None:
-            return _Relation({}, unknown=name)
+            return TracedRelation({}, unknown=name)
         self._count_steps(len(columns))
-        return _Relation({column: frozenset({ColumnRef(name, column)}) for column in columns})
+        return TracedRelation({column: frozenset({ColumnRef(name, column)}) for column in columns})
 
     def _trace_with(
-        self, node: exp.Expr, defined: Mapping[str, _Relation], outer: _SelectScope | None, values: dict[str, Refs]
-    ) -> Mapping[str, _Relation]:
+        self, node: exp.Expr, defined: Mapping[str, TracedRelation], outer: SelectScope | None, values: dict[str, Refs]
+    ) -> Mapping[str, TracedRelation]:
         """Return `defined` plus the tables of WITH; scalar expressions are added to `values`."""
         with_ = node.args.get("with_")
         if not isinstance(with_, exp.With):
@@ -169,7 +137,7 @@ class _Tracer:
         relations = dict(defined)
         for part in with_.expressions:
             if part.args.get("scalar"):
-                scope = _SelectScope(relations, outer, values=values)
+                scope = SelectScope(relations, outer, values=values)
                 values[part.alias] = self.trace_expression(part.this, scope)
             elif with_.args.get("recursive"):
                 relations[part.alias] = self._trace_recursive(part, relations, outer)
@@ -178,8 +146,8 @@ class _Tracer:
         return relations
 
     def _trace_recursive(
-        self, part: exp.CTE, defined: Mapping[str, _Relation], outer: _SelectScope | None
-    ) -> _Relation:
+        self, part: exp.CTE, defined: Mapping[str, TracedRelation], outer: SelectScope | None
+    ) -> TracedRelation:
         """Trace a recursive relation: start with its first branch, repeat until nothing is added."""
         query = part.this
         first = query
@@ -194,8 +162,8 @@ class _Tracer:
         raise LineageError(f"The recursion of {part.alias!r:.60} cannot be traced.")
 
     def _trace_set_operation(
-        self, node: exp.SetOperation, defined: Mapping[str, _Relation], outer: _SelectScope | None
-    ) -> _Relation:
+        self, node: exp.SetOperation, defined: Mapping[str, TracedRelation], outer: SelectScope | None
+    ) -> TracedRelation:
         left = self.trace_relation(node.this, defined, outer)
         right = self.trace_relation(node.expression, defined, outer)
         for side in (left, right):
@@ -210,16 +178,20 @@ class _Tracer:
         self._count_steps(len(rows) + sum(len(refs) for side in (left, right) for refs in side.columns.values()))
         if isinstance(node, exp.Union):
             pairs = zip(left.columns, left.columns.values(), right.columns.values(), strict=True)
-            return _Relation({name: one | other for name, one, other in pairs}, rows, unnamed=left.unnamed)
+            return TracedRelation({name: one | other for name, one, other in pairs}, rows, unnamed=left.unnamed)
         # INTERSECT and EXCEPT take values from the left side; the right side only filters rows.
-        return _Relation(left.columns, rows | _union(right.columns.values()), unnamed=left.unnamed)
+        return TracedRelation(left.columns, rows | _union(right.columns.values()), unnamed=left.unnamed)
 
     # One SELECT
 
     def _trace_select(
-        self, node: exp.Select, defined: Mapping[str, _Relation], outer: _SelectScope | None, values: dict[str, Refs]
-    ) -> _Relation:
-        scope = _SelectScope(defined, outer, values=dict(values))
+        self,
+        node: exp.Select,
+        defined: Mapping[str, TracedRelation],
+        outer: SelectScope | None,
+        values: dict[str, Refs],
+    ) -> TracedRelation:
+        scope = SelectScope(defined, outer, values=dict(values))
         rows = list[Refs]()
         from_ = node.args.get("from_")
         if from_ is not None:
@@ -240,11 +212,11 @@ class _Tracer:
                     raise LineageError(f"A SELECT has more than {MAX_COLUMNS:,} columns.", remedy="Name the columns.")
                 if not named:
                     unnamed.append(name)
-                columns[_unique_name(name, columns, numbers)] = refs
+                columns[unique_name(name, columns, numbers)] = refs
         rows.append(self._trace_row_filters(node, scope))
-        return _Relation(columns, _union(rows), unnamed=tuple(unnamed))
+        return TracedRelation(columns, _union(rows), unnamed=tuple(unnamed))
 
-    def _add_source(self, source: exp.Expr, scope: _SelectScope, rows: list[Refs]) -> _Relation:
+    def _add_source(self, source: exp.Expr, scope: SelectScope, rows: list[Refs]) -> TracedRelation:
         relation = self.trace_relation(source, scope.defined, scope.outer)
         inner = source.this if isinstance(source, exp.Final) else source
         scope.holders = None
@@ -254,7 +226,7 @@ class _Tracer:
             self._trace_join(join, scope, rows)
         return relation
 
-    def _trace_join(self, join: exp.Join, scope: _SelectScope, rows: list[Refs]) -> None:
+    def _trace_join(self, join: exp.Join, scope: SelectScope, rows: list[Refs]) -> None:
         if join.args.get("kind") == "ARRAY":
             # The arrays are resolved in the tables, before their aliases exist.
             arrays = {
@@ -267,7 +239,7 @@ class _Tracer:
         right = self._add_source(join.this, scope, rows)
         for key in join.args.get("using") or ():
             name = key.name
-            left_refs = scope.merged.get(name) or _find_column(left, name)
+            left_refs = scope.merged.get(name) or find_column(left, name)
             right_refs = right.find(name)
             if left_refs is None or right_refs is None:
                 raise LineageError(f"There is no column {name!r:.60} on both sides of USING.")
@@ -279,7 +251,7 @@ class _Tracer:
         if join.args.get("on") is not None:
             rows.append(self.trace_expression(join.args["on"], scope))
 
-    def _trace_row_filters(self, node: exp.Select, scope: _SelectScope) -> Refs:
+    def _trace_row_filters(self, node: exp.Select, scope: SelectScope) -> Refs:
         """Return the columns that decide which rows are in the result."""
         parts = list[exp.Expr]()
         for key in ("where", "prewhere", "having", "qualify", "distinct"):
@@ -319,7 +291,7 @@ class _Tracer:
 
     # Outputs
 
-    def _trace_outputs(self, node: exp.Expr, scope: _SelectScope) -> Iterator[tuple[str, Refs, bool]]:
+    def _trace_outputs(self, node: exp.Expr, scope: SelectScope) -> Iterator[tuple[str, Refs, bool]]:
         """Yield name, lineage and whether the name is explicit, for each column of an item in the SELECT list."""
         if isinstance(node, exp.Star):
             yield from self._expand_star(node, None, scope)
@@ -332,14 +304,14 @@ class _Tracer:
         elif isinstance(node, exp.Column):
             table = node.text("table")
             yield (
-                _output_name(table, node.name, scope) if table else node.name,
+                output_name(table, node.name, scope) if table else node.name,
                 self.trace_expression(node, scope),
                 True,
             )
         else:
             yield sql.to_text(node.copy()), self.trace_expression(node, scope), False
 
-    def _expand_star(self, star: exp.Star, table: str | None, scope: _SelectScope) -> Iterator[tuple[str, Refs, bool]]:
+    def _expand_star(self, star: exp.Star, table: str | None, scope: SelectScope) -> Iterator[tuple[str, Refs, bool]]:
         left_out = {item.name for item in star.args.get("except_") or ()}
         replaced = {item.alias: item.this for item in star.args.get("replace") or ()}
         renamed = {item.this.name: item.alias for item in star.args.get("rename") or ()}
@@ -353,7 +325,7 @@ class _Tracer:
                 merged = table is None and name in scope.merged
                 if name in left_out or (merged and name in names):
                     continue
-                shown = name if merged else _output_name(alias, name, scope)
+                shown = name if merged else output_name(alias, name, scope)
                 names.add(name)
                 column_refs = scope.merged.get(name, refs) if table is None else refs
                 if name in replaced:
@@ -362,24 +334,24 @@ class _Tracer:
                     column_refs = scope.values[name]
                 yield renamed.get(shown, shown), column_refs, True
         if table is not None and all(alias != table for alias, _ in scope.tables):
-            raise LineageError(f"There is no table {table!r:.60} here.", remedy=_list_tables(scope))
+            raise LineageError(f"There is no table {table!r:.60} here.", remedy=list_tables(scope))
 
-    def _expand_columns(self, node: exp.Columns, scope: _SelectScope) -> Iterator[tuple[str, Refs, bool]]:
+    def _expand_columns(self, node: exp.Columns, scope: SelectScope) -> Iterator[tuple[str, Refs, bool]]:
         if not isinstance(node.this, exp.Literal):
             raise LineageError("COLUMNS takes a pattern in quotes.", remedy="Name the columns.")
         columns = list(self._expand_star(exp.Star(), None, scope))
-        matches = _match_names(node.this.name, [name for name, _, _ in columns])
+        matches = match_names(node.this.name, [name for name, _, _ in columns])
         yield from (column for column, is_match in zip(columns, matches, strict=True) if is_match)
 
     # Expressions
 
-    def trace_expression(self, node: exp.Expr, scope: _SelectScope) -> Refs:
+    def trace_expression(self, node: exp.Expr, scope: SelectScope) -> Refs:
         """Return every column that an expression reads."""
         refs = self._trace_node(node, scope)
         self._count_steps(1 + len(refs))
         return refs
 
-    def _trace_node(self, node: exp.Expr, scope: _SelectScope) -> Refs:
+    def _trace_node(self, node: exp.Expr, scope: SelectScope) -> Refs:
         if isinstance(node, exp.Column):
             return NO_REFS if isinstance(node.this, exp.Star) else self._trace_column(node, scope)
         if isinstance(node, exp.Query) or (isinstance(node, exp.Paren) and isinstance(node.this, exp.Query)):
@@ -403,7 +375,7 @@ class _Tracer:
             return NO_REFS
         return _union(self.trace_expression(child, scope) for child in node.iter_expressions())
 
-    def _trace_window(self, node: exp.Window, scope: _SelectScope) -> Refs:
+    def _trace_window(self, node: exp.Window, scope: SelectScope) -> Refs:
         window_name = node.args.get("alias")
         parts = [
             value for key, value in node.args.items() if key not in ("alias", "first", "over") and value is not None
@@ -426,7 +398,7 @@ class _Tracer:
             raise LineageError(f"The window {window_name.name!r:.60} refers to itself.")
         return refs | self.trace_expression(window, scope)
 
-    def _trace_lambda(self, node: exp.Lambda, scope: _SelectScope) -> Refs:
+    def _trace_lambda(self, node: exp.Lambda, scope: SelectScope) -> Refs:
         names = [parameter.name for parameter in node.expressions]
         scope.parameters.extend(names)
         try:
@@ -434,15 +406,15 @@ class _Tracer:
         finally:
             del scope.parameters[len(scope.parameters) - len(names) :]
 
-    def _check_parameter(self, node: exp.Identifier, scope: _SelectScope) -> Refs:
-        around: _SelectScope | None = scope
+    def _check_parameter(self, node: exp.Identifier, scope: SelectScope) -> Refs:
+        around: SelectScope | None = scope
         while around is not None:
             if node.name in around.parameters:
                 return NO_REFS
             around = around.outer
-        raise LineageError(f"There is no column {node.name!r:.60}.", remedy=_nearest_column(node.name, scope))
+        raise LineageError(f"There is no column {node.name!r:.60}.", remedy=nearest_column(node.name, scope))
 
-    def _trace_alias(self, name: str, expression: exp.Expr, scope: _SelectScope) -> Refs:
+    def _trace_alias(self, name: str, expression: exp.Expr, scope: SelectScope) -> Refs:
         if scope.aliases.get(name) is not expression:
             return self.trace_expression(expression, scope)
         if name not in scope.alias_refs:
@@ -453,17 +425,17 @@ class _Tracer:
             scope.resolving.discard(name)
         return scope.alias_refs[name]
 
-    def _trace_column(self, node: exp.Column, scope: _SelectScope) -> Refs:
+    def _trace_column(self, node: exp.Column, scope: SelectScope) -> Refs:
         parts = [part.name for part in node.parts]
-        around: _SelectScope | None = scope
+        around: SelectScope | None = scope
         while around is not None:
             refs = self._resolve_name(parts, around)
             if refs is not None:
                 return refs
             around = around.outer
-        raise LineageError(f"There is no column {'.'.join(parts)!r:.100}.", remedy=_nearest_column(parts[-1], scope))
+        raise LineageError(f"There is no column {'.'.join(parts)!r:.100}.", remedy=nearest_column(parts[-1], scope))
 
-    def _resolve_name(self, parts: list[str], scope: _SelectScope) -> Refs | None:
+    def _resolve_name(self, parts: list[str], scope: SelectScope) -> Refs | None:
         name = parts[0]
         if name in scope.parameters:
             return NO_REFS
@@ -479,11 +451,11 @@ class _Tracer:
                 if refs is not None:
                     return refs
         known_tables = [table for table in scope.tables if table[1].unknown is None]
-        refs = _find_column(known_tables, ".".join(parts))
+        refs = find_column(known_tables, ".".join(parts))
         return refs if refs is not None else self._resolve_simple_name(name, scope, columns_only=known_tables)
 
     def _resolve_simple_name(
-        self, name: str, scope: _SelectScope, columns_only: list[tuple[str, _Relation]] | None = None
+        self, name: str, scope: SelectScope, columns_only: list[tuple[str, TracedRelation]] | None = None
     ) -> Refs | None:
         if name in scope.aliases and name not in scope.resolving:
             return self._trace_alias(name, scope.aliases[name], scope)
@@ -491,68 +463,8 @@ class _Tracer:
             return scope.values[name]
         if name in scope.merged:
             return scope.merged[name]
-        return _find_column(scope.tables if columns_only is None else columns_only, name)
-
-
-def _find_column(tables: list[tuple[str, _Relation]], name: str) -> Refs | None:
-    """Return the lineage of a column in the leftmost table that has it; tables with unknown columns come last."""
-    for unknown in (False, True):
-        for _, relation in tables:
-            if (relation.unknown is not None) is unknown:
-                refs = relation.find(name)
-                if refs is not None:
-                    return refs
-    return None
-
-
-def _output_name(alias: str, name: str, scope: _SelectScope) -> str:
-    """Return the output name of a table's column, qualified by the table as ClickHouse does if it is ambiguous.
-
-    Of two tables, the left one's column keeps its plain name; of three or more, none does.
-    """
-    if scope.holders is None:
-        scope.holders = {}
-        for table_alias, relation in scope.tables:
-            for column in relation.columns:
-                scope.holders.setdefault(column, []).append(table_alias)
-    holders = scope.holders.get(name, [])
-    if alias not in holders or len(holders) < 2 or (len(scope.tables) == 2 and alias == holders[0]):
-        return name
-    return f"{alias}.{name}"
-
-
-def _unique_name(name: str, taken: Mapping[str, Refs], numbers: dict[str, int]) -> str:
-    """Return a unique output name. `numbers` has the last suffix of each name."""
-    shown, number = name, numbers.get(name, 1)
-    while shown in taken:
-        number += 1
-        shown = f"{name}_{number}"
-    numbers[name] = number
-    return shown
-
-
-def _match_names(pattern: str, names: list[str]) -> list[bool]:
-    """Match names with RE2 as ClickHouse does: linear time for every pattern."""
-    import pyarrow as pa  # slow import, and few queries have a pattern
-    from pyarrow import compute
-
-    try:
-        return compute.match_substring_regex(pa.array(names, pa.string()), pattern).to_pylist()
-    except pa.ArrowInvalid:
-        raise LineageError(f"The pattern {pattern!r:.60} cannot be read.", remedy="Name the columns.") from None
+        return find_column(scope.tables if columns_only is None else columns_only, name)
 
 
 def _has_aggregate(node: exp.Expr) -> bool:
     return any(not isinstance(function.parent, exp.Window) for function in node.find_all(exp.AggFunc))
-
-
-def _list_tables(scope: _SelectScope) -> str:
-    names = ", ".join(repr(alias) for alias, _ in scope.tables if alias)
-    return f"There is: {names}." if names else ""
-
-
-def _nearest_column(name: str, scope: _SelectScope) -> str:
-    names = (
-        {column for _, relation in scope.tables for column in relation.columns} | set(scope.aliases) | set(scope.values)
-    )
-    return suggest_name(name, names)

@@ -14,6 +14,7 @@ In:
 - `ssrf`: SSRF protection for downloads
 - `s3_client`: client for S3 and compatible stores
 - `to_arrow`: Python values and Arrow tables to the stored form
+- `python_values`: checks of Python values, and their conversion to structures and JSON
 - `casting`: checks that appended values are not changed by a cast
 
 Both ways:

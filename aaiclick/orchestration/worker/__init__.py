@@ -3,6 +3,7 @@
 Start:
 
 - `supervisor`: starts worker processes, renews their leases, kills those that do not stop
+- `retrying_connection`: connection to the queue that reconnects during outages
 - `process_config`: configuration of worker processes, sent over a pipe
 - `process_starter`: starts worker processes, for reloads in advance
 - `code_watcher`: finds changes of the user's files, for `--reload`
