@@ -31,7 +31,6 @@ from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.migrate import upgrade_if_needed
 from aaiclick.store.postgres_connections import connect
 
-STAGES = ("one", "two", "three")
 DAG = """
 name: stages
 jobs:
