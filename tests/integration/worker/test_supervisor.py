@@ -13,7 +13,7 @@ import pytest
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.worker.main import EXIT_ORPHANED
 from aaiclick.orchestration.worker.process_config import EXIT_STUCK
-from aaiclick.orchestration.worker.supervisor import GIVE_UP_SECONDS, LOG_OUTAGE_SECONDS
+from aaiclick.orchestration.worker.retrying_connection import GIVE_UP_SECONDS, LOG_OUTAGE_SECONDS
 from aaiclick.store.engine import maintenance
 from aaiclick.store.postgres_connections import connect
 
