@@ -15,7 +15,7 @@ from aaiclick.cli.database import elapsed_seconds, error_headline, format_durati
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import Row, describe_cancellation, output_option, print_message, print_record, print_records
 from aaiclick.cli.param_types import ARGUMENT, CURSOR_ID, JOB_ID
-from aaiclick.cli.remote import PAGE_SIZE
+from aaiclick.cli.remote import PAGE_SIZE, find_waiting_task
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.client.requests import encode_cursor
 from aaiclick.errors import EXIT_FAILED
@@ -76,7 +76,7 @@ def _explain_waiting(operations: SyncEndpoints, listed: Sequence[Job]) -> dict[i
         if job.paused_at is not None:
             reasons[job.id] = "paused"
         elif next(operations.list_tasks(job.id, status="RUNNING", limit=1), None) is None:
-            task = next(operations.list_tasks(job.id, status="PENDING", limit=1), None)
+            task = find_waiting_task(operations, job.id)
             explained = [] if task is None else operations.explain_task(task.id)
             reasons[job.id] = "; ".join(reason.text.partition("\n")[0] for reason in explained)
     return reasons

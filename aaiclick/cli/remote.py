@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from aaiclick.api.jobs import GroupProgress, Job
+    from aaiclick.api.tasks import Task
     from aaiclick.client import Client
     from aaiclick.client.endpoints import SyncEndpoints
 
@@ -122,12 +123,15 @@ def _explain_waiting(client: SyncEndpoints, job_id: int) -> str:
     """Explain why the first runnable task waits; empty if a task is running."""
     if any(next(client.list_tasks(job_id, status=status, limit=1), None) for status in ("RUNNING", "CLAIMED")):
         return ""
+    first = find_waiting_task(client, job_id)
+    return "" if first is None else describe_waiting(first.type, client.explain_task(first.id), first.error)
+
+
+def find_waiting_task(client: SyncEndpoints, job_id: int) -> Task | None:
+    """Return the first task that waits for something other than its predecessors."""
     pending = islice(client.list_tasks(job_id, status="PENDING", limit=MAX_PENDING), MAX_PENDING)
     could_run = [task for task in pending if task.readiness in ("READY", "TIME", "HELD")]
-    if not could_run:
-        return ""
-    first = min(could_run, key=lambda task: (task.readiness == "TIME", task.id))
-    return describe_waiting(first.type, client.explain_task(first.id), first.error)
+    return min(could_run, key=lambda task: (task.readiness == "TIME", task.id), default=None)
 
 
 def refuse_remote(feature: str) -> NoReturn:

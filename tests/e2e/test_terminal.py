@@ -27,6 +27,11 @@ def greet() -> None:
     say("world")
 
 @job
+def reversed_order() -> None:
+    last = say.task("last")
+    say.task("first") >> last
+
+@job
 def broken() -> None:
     fail(say("first"))
 
@@ -95,11 +100,13 @@ def test_reasons_are_listed_and_not_cut(project):
     failed = json.loads(project("run", "project.broken", "-o", "json").stdout)
     project("queues", "pause", "default")
     waiting = json.loads(project("run", "project.greet", "--no-wait", "-o", "json").stdout)
+    blocked_first = json.loads(project("run", "project.reversed_order", "--no-wait", "-o", "json").stdout)
     listed = project("jobs", "ls").stdout.splitlines()
     assert listed[0].split("\t")[-1] == "why"
     rows = {line.split("\t")[0]: line for line in listed[1:]}
     assert rows[failed["id"]].endswith("long end")
     assert "queue 'default' is paused" in rows[waiting["id"]]
+    assert "queue 'default' is paused" in rows[blocked_first["id"]]  # not: waits for another task
     shown = run_in_terminal(project, "jobs", "ls")
     assert max(map(len, shown.splitlines())) <= 80, shown
     assert failed["id"] in shown
