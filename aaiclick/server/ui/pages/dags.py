@@ -111,7 +111,10 @@ def _draw_definitions(definitions: list[Any]) -> DagDrawing:
 
 
 def _describe_definition(row: Any) -> str:
-    return f"{row['operator']} · {describe_source(row['source'])}" if row["source"] else str(row["operator"])
+    if not row["source"]:
+        return str(row["operator"])
+    source = json.loads(row["source"])
+    return f"{row['operator']} · {source.get('schedule') or source.get('kind')}"
 
 
 def describe_source(text: str) -> str:
