@@ -10,7 +10,7 @@ def summarize_outputs(outputs: str | None) -> str:
     """Describe the `outputs` (JSON) of a task in one line; '' if it belongs to no DAG or has no outputs yet."""
     parsed: dict[str, Any] = json.loads(outputs or "{}")
     parts = [
-        f"{name}: {output['rows']} rows"
+        f"{name}: {output['rows']} row{'s'[: output['rows'] != 1]}"
         for name, output in parsed.items()
         if isinstance(output, dict) and "rows" in output
     ]

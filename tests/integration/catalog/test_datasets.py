@@ -114,7 +114,7 @@ async def test_reader_without_role_sees_nothing(shop):
     # Outputs reveal what a task has written; arguments reveal its inputs.
     rows = await shop.db.fetch("SELECT * FROM tasks ORDER BY id")
     redacted = {row["type"]: row for row in await redact_tasks(shop.db, reader, rows)}
-    assert [summarize_outputs(row["outputs"]) for row in redacted.values()] == ["", "", "daily: 1 rows", ""]
+    assert [summarize_outputs(row["outputs"]) for row in redacted.values()] == ["", "", "daily: 1 row", ""]
     assert json.loads(redacted["shop.sums"]["result"])["daily"]["rows"] == 1
     assert {row["kwargs"] for row in redacted.values()} == {"{}"}
     assert await redact_tasks(shop.db, EVERYTHING, rows) == rows
