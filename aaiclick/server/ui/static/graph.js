@@ -7,11 +7,11 @@ function startGraph(canvas) {
   const size = () => ({ width: scroll.clientWidth, height: scroll.clientHeight });
 
   // Smallest initial scale, so that text stays readable; a shade marks a graph that continues beyond the frame.
-  const minScale = 0.7;
+  const minScale = () => (size().width < 600 ? 0.4 : 0.7);
 
   const frame = () => {
     const { width, height } = size();
-    const scale = Math.max(minScale, Math.min(1, width / graphWidth));
+    const scale = Math.max(minScale(), Math.min(1, width / graphWidth));
     canvas.style.setProperty("--graph-height", `${Math.min(innerHeight * 0.68, Math.max(140, graphHeight * scale))}px`);
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
@@ -78,14 +78,14 @@ function startGraph(canvas) {
   for (const [name, action] of [["in", () => zoom(1.3)], ["out", () => zoom(1 / 1.3)], ["fit", () => fit(0.05)]]) {
     document.querySelector(`[data-zoom="${name}"]`)?.addEventListener("click", action);
   }
-  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(minScale); });
+  addEventListener("resize", () => { if (touched) { frame(); draw(); } else fit(minScale()); });
   document.addEventListener("refreshed", () => {
     graphWidth = Number(svg.dataset.width) || graphWidth;
     graphHeight = Number(svg.dataset.height) || graphHeight;
     frame();
     draw();
   });
-  fit(minScale);
+  fit(minScale());
 }
 
 export function startGraphs() {
