@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aaiclick import orchestration
-from aaiclick.orchestration import OrchContext, api, decorators
+from aaiclick.orchestration import OrchContext, api, decorators, handler_registry
 from aaiclick.settings import get_settings
 from aaiclick.store.task_options import TaskKeywords
 
@@ -27,6 +27,7 @@ async def shop(aaiclick_env, tmp_path, monkeypatch):
     """Write the page's module and the table that its examples need."""
     monkeypatch.setenv("AAICLICK_LOG_DIR", str(tmp_path / "logs"))
     get_settings.cache_clear()
+    monkeypatch.setattr(handler_registry, "_handlers", {})  # other tests have handlers of the same type
     for text in EXAMPLES:
         if heading := FILE_HEADING.match(text):
             with (tmp_path / heading[1]).open("a") as module:
