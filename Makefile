@@ -105,9 +105,11 @@ audit: install
 
 # Random chains of operations compared with polars, of which `make test` runs 25, and all cases of large test matrices.
 CHAINS ?= 10000
+CONFORMANCE := tests/integration/store $(addprefix tests/integration/engine/test_,interleavings.py flow_interleavings.py \
+  wait_interleavings.py fault_scenarios.py query_plans.py queue_model.py flow_model.py)
 conformance: install
 	$(BIN)/python -m tests.integration.data.chains --chains $(CHAINS)
-	CASES=all $(BIN)/python -m pytest -q $(addprefix tests/integration/engine/test_,interleavings.py fault_scenarios.py)
+	CASES=all $(BIN)/python -m pytest -q $(CONFORMANCE)
 
 # Tools of the documentation site.
 DOCS_STAMP := $(VENV)/.docs

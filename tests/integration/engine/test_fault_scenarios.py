@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import re
 import signal
 from pathlib import Path
@@ -23,18 +22,18 @@ import aaiclick
 from aaiclick import failpoints
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.postgres_connections import connect
+from tests.cases import ALL_CASES
 from tests.integration.engine.flow_fault_scenarios import SCENARIOS
 from tests.integration.engine.killed_process import act, act_and_die
 
 HOW = ("before-kill", "after-error", "before-error", "after-kill", "before-delay:0.01")
-EXHAUSTIVE = os.environ.get("CASES") == "all"
 
 
 def fault_cases() -> list[tuple[str, str]]:
     """Two faults for each scenario, one before and one after the commit; a delay for every fifth; or all five."""
     cases: list[tuple[str, str]] = []
     for number, name in enumerate(SCENARIOS):
-        chosen = HOW if EXHAUSTIVE else HOW[2 * (number % 2) :][:2] + HOW[4:] * (number % 5 == 0)
+        chosen = HOW if ALL_CASES else HOW[2 * (number % 2) :][:2] + HOW[4:] * (number % 5 == 0)
         cases += [(f"{name}.{moment}", mode) for moment, mode in (how.split("-") for how in chosen)]
     return cases
 
@@ -116,7 +115,7 @@ async def test_fault_at_failpoint_is_atomic(watcher, processes, tmp_path, failpo
     happened = moment == "after" or mode.startswith("delay") or scenario.happened_before
     assert await scenario.done(db, state) == happened
     assert await check_invariants(db) == []
-    await act(endpoint, failpoint, state, "", "")
+    await scenario.act(db, state)
     assert await scenario.done(db, state)
     assert await check_invariants(db) == []
 

