@@ -38,8 +38,12 @@ HOME_VARIABLE = "AAICLICK_TEST_HOME"
 HOME_PREFIX = "aaiclick-test-"
 """Prefix of the homes that a run creates."""
 TEMPLATE = "aaiclick_template"
-FAST_SETTINGS = ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
-"""Settings of a stack that is removed after the run, so it needs no durability."""
+FAST_SETTINGS = (
+    "ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off",
+    "ALTER SYSTEM SET synchronous_commit = off", "ALTER SYSTEM SET autovacuum_naptime = '2min'",
+    "SELECT pg_reload_conf()",
+)  # fmt: skip
+"""Settings of a stack that is removed after the run: it needs no durability, and its many databases stay small."""
 FINGERPRINT = "SELECT aaiclick_testing.fingerprint()"
 TERMINATE_SESSIONS = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity

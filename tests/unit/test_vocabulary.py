@@ -34,6 +34,8 @@ VAGUE_NAMES = {
     "theirs", "others", "each", "words", "kind", "place",
 }  # fmt: skip
 
+ANY_VAGUE_NAME = re.compile(rf"\b({'|'.join(sorted(VAGUE_NAMES))})\b")
+
 MANNERED_TEXTS: dict[str, int] = {}
 """Docstrings and comments with such words, by package; packages without an entry have none."""
 
@@ -87,6 +89,8 @@ def iter_texts(path: Path) -> Iterator[tuple[int, str]]:
     if path.suffix == ".sql":
         yield from ((number, line) for number, line in enumerate(source.splitlines(), 1) if line.startswith("--"))
         return
+    if not MANNERED.search(source):
+        return  # parsing is slow
     for node in list_nodes(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
             docstring = ast.get_docstring(node)
@@ -136,7 +140,7 @@ def test_variables_are_named_after_what_they_hold(package):
     violations = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.id}"
         for path in source_files(package)
-        if path.suffix == ".py"
+        if path.suffix == ".py" and ANY_VAGUE_NAME.search(path.read_text(encoding="utf-8"))
         for node in list_nodes(path)
         if isinstance(node, ast.Name) and node.id in VAGUE_NAMES and not is_hypothesis_given(path, node)
     ]

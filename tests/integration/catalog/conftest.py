@@ -120,7 +120,7 @@ class Shop:
         """Wait for something to become true."""
         async with asyncio.timeout(seconds):
             while not await self.db.fetchval(question, *values):  # noqa: ASYNC110  (there is no notification)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
 
     async def grant(self, name, value, host=None, slug="default"):
         """Set a secret of an organisation."""

@@ -96,7 +96,7 @@ async def until(condition, seconds: float = 100):
     """Wait until a condition holds; returns its value."""
     async with asyncio.timeout(seconds):
         while not (result := await condition()):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
         return result
 
 

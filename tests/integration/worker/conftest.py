@@ -157,7 +157,7 @@ class WorkerEnvironment:
         question = "SELECT tasks.*, tasks.log_path FROM tasks WHERE id = ANY ($1::bigint[])"
         async with asyncio.timeout(seconds):
             while not all(map(condition, rows := await self.rows(question, ids))):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
             return rows
 
     async def assert_all_completed(self, ids: list[int], seconds: float = 100) -> None:

@@ -117,7 +117,7 @@ class WorkerProcesses:
         """Wait for its exit code, or the negative signal number."""
         async with asyncio.timeout(seconds):
             while (code := await self._fork_server.request("look", pid=pid)) == ALIVE:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.03)
         return code
 
     async def end(self, pid: int) -> None:
