@@ -29,6 +29,7 @@ From a value to a result:
 - `fetch_methods`: methods of Object that read: values, Arrow, data frames, batches, files
 - `expectations`: data tests of Objects
 - `json_results`: results of tasks as JSON values
+- `method_hints`: hints for names of methods that polars, pandas and SQL have
 - `awaitable`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
 - `plain_preview`: previews of plain results, without Arrow

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from aaiclick.data.errors import DataTypeError
+from aaiclick.data.method_hints import explain_call
 
 T = TypeVar("T", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,11 +85,12 @@ class _Parameter:
 
 
 def check_arguments(function: F) -> F:
-    """Return the function with a check of its arguments by their annotations."""
+    """Return the function with a check of its arguments by their names and annotations."""
+    signature = inspect.signature(function)
     positional: list[_Parameter | None] = []
     by_name: dict[str, _Parameter] = {}
     rest: _Parameter | None = None
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in signature.parameters.values():
         parsed = None if parameter.annotation is parameter.empty else _parse_annotation(parameter.annotation)
         checked = parsed and _Parameter(parameter.name, function.__name__, *parsed)
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -97,8 +99,6 @@ def check_arguments(function: F) -> F:
             positional.append(checked or None)
         if checked and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             by_name[parameter.name] = checked
-    if not by_name and rest is None:
-        return function
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -111,7 +111,14 @@ def check_arguments(function: F) -> F:
         for name, value in named.items():
             if name in by_name:
                 by_name[name].check(value)
-        return function(*args, **named)
+        try:
+            return function(*args, **named)
+        except TypeError:
+            problem = explain_call(function.__name__, signature, args, named)
+            if problem is None:
+                raise
+            what, _, remedy = problem.partition("\n")
+            raise DataTypeError(what, remedy=remedy) from None
 
     return cast("F", call)
 

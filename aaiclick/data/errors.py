@@ -16,6 +16,7 @@ AaiclickError
     ├── IngestError              a file or URL could not be read
     ├── ProtectedError           a repeated task changes stored data
     ├── NotAwaitedError          a coroutine is used without await
+    ├── UnknownMethodError       there is no such method
     ├── DataTestError            rows fail a data test
     └── QueryError               ClickHouse rejected or failed a query
 """
@@ -106,6 +107,13 @@ class NotAwaitedError(DataError, AttributeError, TypeError):
     permanent = True
 
 
+class UnknownMethodError(DataError, AttributeError):
+    """There is no such method."""
+
+    exit_code = EXIT_USAGE
+    permanent = True
+
+
 class DataTestError(DataError):
     """Rows fail a data test; `results` are the results of all tests, `samples` Objects with failing rows."""
 
@@ -154,14 +162,20 @@ MAX_COMPARED = 1_000
 MAX_NAME = 100
 
 
-def suggest_name(name: str, candidates: Iterable[str]) -> str:
-    """Return a hint for a misspelled name: the closest candidate, or a list of candidates."""
+def find_similar(name: str, candidates: Iterable[str]) -> str:
+    """Return the candidate that is most similar to a misspelled name; "" if none is."""
     names = sorted(set(candidates))
     # Each comparison takes time proportional to the product of both lengths.
     lowered = {candidate.lower(): candidate for candidate in names[:MAX_COMPARED] if len(candidate) <= MAX_NAME}
     matches = get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.6) if len(name) <= MAX_NAME else []
-    if matches:
-        return f"Did you mean {lowered[matches[0]]!r}?"
+    return lowered[matches[0]] if matches else ""
+
+
+def suggest_name(name: str, candidates: Iterable[str]) -> str:
+    """Return a hint for a misspelled name: the closest candidate, or a list of candidates."""
+    names = sorted(set(candidates))
+    if similar := find_similar(name, names):
+        return f"Did you mean {similar!r}?"
     if not names:
         return ""
     shown = ", ".join(f"{candidate!r:.{MAX_NAME}}" for candidate in names[:12])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aaiclick.data.arguments import check_methods
 from aaiclick.data.compile.relation_nodes import Aggregate, LimitBy, Project, Relation
@@ -18,6 +18,7 @@ from aaiclick.data.expressions.nodes import (
     is_aggregated,
     substitute_columns,
 )
+from aaiclick.data.method_hints import GROUP_HINTS, unknown_method
 
 if TYPE_CHECKING:
     from aaiclick.data.object import Object
@@ -43,6 +44,13 @@ class GroupBy:
         self._named = dict(named)
         self._having: list[Column] = []
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise unknown_method("Groups", name, GROUP_HINTS, names=dir(type(self)))
+
     def having(self, condition: Column) -> GroupBy:
         """Keep groups that satisfy a condition over aggregates (SQL HAVING)."""
         result = GroupBy(self._owner, self._keys, self._named)
@@ -51,6 +59,11 @@ class GroupBy:
 
     def agg(self, *values: object, **named: object) -> Object:
         """Aggregate to one row per group: `agg(total=col("v").sum())`."""
+        for name, value in named.items():
+            if isinstance(value, str):
+                raise DataTypeError(
+                    f"{name}={value!r:.60} is a text, not an aggregate.", remedy=f'For example {name}=col("x").sum().'
+                )
         base, own, keys, results = self._resolve_groups(values, named)
         unaggregated = next((name for name, node in results if not is_aggregated(node)), None)
         if unaggregated is not None:

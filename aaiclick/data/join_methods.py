@@ -50,7 +50,10 @@ class JoinMethods(TableBase):
         right = check_object(other, "join").relation
         pairs = join_pairs(on, left_on, right_on)
         if (how == "cross") == bool(pairs):
-            raise DataTypeError("A cross join takes no keys; every other join needs at least one.")
+            raise DataTypeError(
+                "A cross join takes no keys." if pairs else f"A join of type {how} needs at least one key.",
+                remedy="Leave out on=, or choose another how=." if pairs else 'For example on="k"; or how="cross".',
+            )
         if all(isinstance(key, str) for pair in pairs for key in pair):
             check_join_keys(pairs, self.relation, right)
             left = _allow_null_structures(self.relation, how in ("right", "full"), {key for key, _ in pairs})
@@ -93,7 +96,7 @@ class JoinMethods(TableBase):
             if not part.type.is_bool or has_aggregate(part) or has_window(part):
                 raise DataTypeError(f"A condition of a join is a comparison of columns, not {part.type}.")
         pairs = [pair for part in parts if (pair := _equal_columns(part, sources)) is not None]
-        rest = [part for part in parts if _equal_columns(part, sources) is None]
+        rest = [part for part in parts if _equal_columns(part, sources) is None or _compares_floats(part)]
         joined: Relation = Join(self.relation, right, "inner" if pairs else "cross", tuple(pairs), outputs)
         for part in rest:
             joined = Filter(joined, part)
@@ -163,6 +166,11 @@ def _with_keys(relation: Relation, keys: Sequence[object]) -> Relation:
     return Project(relation, tuple(columns))
 
 
+def _compares_floats(node: ExpressionNode) -> bool:
+    """Whether a comparison must be repeated after the join, for which all NaNs are one value."""
+    return any(child.type.is_float for child in node.children)
+
+
 def _split_conjunction(node: ExpressionNode) -> list[ExpressionNode]:
     if isinstance(node, FunctionCall) and node.function == "and":
         return [part for arg in node.args for part in _split_conjunction(arg)]
@@ -192,7 +200,12 @@ def _check_asof_key(on: object) -> tuple[str, str]:
 
 
 def _check_exact_order(left: DataType, right: DataType) -> None:
-    """Raise for a float with an integer or Decimal that has no exact float: ClickHouse cannot order both."""
+    """Raise for types that have no distance, and for a float with an integer or Decimal that has no exact float."""
+    if not all(dtype.is_numeric or dtype.is_temporal or dtype.is_duration for dtype in (left, right)):
+        raise DataTypeError(
+            f"join_asof takes numbers, dates, datetimes or durations, not {left} and {right}.",
+            remedy="Cast the columns, or use join(…).",
+        )
     other = left if right.is_float else right
     is_inexact = other.is_decimal or (other.is_integer and other.bits >= 64)
     if left.is_float != right.is_float and is_inexact:

@@ -32,9 +32,10 @@ from aaiclick.data.expressions.nodes import (
     SortKey,
     substitute_columns,
 )
-from aaiclick.data.expressions.operators import ExpressionMethods
+from aaiclick.data.expressions.operators import METHOD_GROUPS, ExpressionMethods
 from aaiclick.data.fetch_methods import ReaderMethods
 from aaiclick.data.join_methods import JoinMethods
+from aaiclick.data.method_hints import EXPRESSION_HINTS, OBJECT_HINTS, unknown_method
 from aaiclick.data.relational_methods import TableMethods
 from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, read_table, store_table, strip_identity
@@ -76,6 +77,15 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
     @classmethod
     def from_table(cls, table: Table) -> Object:
         return Object(Scan(table), table.shape, table.context)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name == "inner":
+                raise AttributeError(name)
+            hints = OBJECT_HINTS | EXPRESSION_HINTS if self._shape == "column" else EXPRESSION_HINTS | OBJECT_HINTS
+            hints |= {column: f'obj["{column}"]' for column in self.columns}
+            raise unknown_method("Objects", name, hints, METHOD_GROUPS, dir(type(self)))
 
     # --- properties ----------------------------------------------------------------------------------------------
 

@@ -240,6 +240,12 @@ class TableMethods(TableBase):
         """Group rows by keys, to be aggregated with `.agg(…)`. Groups are ordered by their keys."""
         if not keys and not named:
             raise DataTypeError("group_by needs at least one key.", remedy='For example group_by("k").')
+        for name, key in named.items():
+            if isinstance(key, str):
+                raise DataTypeError(
+                    f"{name}={key!r:.60} is a text that all rows share, not a column.",
+                    remedy=f'Use group_by("{key:.60}"), or {name}=col("{key:.60}").',
+                )
         return GroupBy(self, keys, named)
 
     def group_by_time(
@@ -261,6 +267,7 @@ class TableMethods(TableBase):
 
     def value_counts(self, name: str = "count") -> Object:
         """Count how often each value occurs, most frequent first."""
+        check_column_names((*self.relation.schema, name))
         keys = tuple((n, Ref(n, dtype)) for n, dtype in self.relation.schema.items())
         counted = Aggregate(self.relation, keys, ((name, FunctionCall("len")),))
         return self._derive_object(Sort(counted, (SortKey(Ref(name, INT64), True),)))

@@ -10,7 +10,7 @@ from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ConversionError, DataError, WhereError, check_integer
 from aaiclick.data.expressions.column import Column
-from aaiclick.data.expressions.nodes import ExpressionNode, bind_columns
+from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, bind_columns
 from aaiclick.data.expressions.where_parser import format_where, parse_where
 from aaiclick.data.object import Object
 from aaiclick.data.relational_methods import TableMethods
@@ -74,6 +74,22 @@ class View(Object):
         if check_integer(offset, "The offset") < 0:
             return TableMethods.slice(self, offset, length)
         return self.take_range(offset, length)
+
+    def view(self, offset: int = 0, limit: int | None = None, where: str | Column | None = None) -> View:
+        """Return a View of some rows of this View."""
+        if where is None:
+            return self.take_range(
+                _check_count("offset", offset, 0), None if limit is None else _check_count("limit", limit, 0)
+            )
+        if self._scan.offset or self._scan.limit is not None:
+            raise DataError(
+                "A View of a range of rows has no further condition.",
+                remedy="Use filter(…), or `view = await view.materialize()` first.",
+            )
+        condition = _parse_condition(where, self._scan.table)
+        own = self._scan.where
+        both = condition if own is None or condition is None else FunctionCall("and", (own, condition))
+        return View(self._scan.table, offset, limit, None if both is None else format_where(both))
 
     def take_range(self, offset: int, length: int | None) -> View:
         """Return a View of the rows of this View from `offset` on."""

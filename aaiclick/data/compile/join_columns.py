@@ -49,6 +49,25 @@ def check_join_keys(pairs: Sequence[tuple[str, str]], left: Relation, right: Rel
                 f"Keys {left_name!r} ({left_type}) and {right_name!r} ({right_type}) cannot be compared.",
                 remedy="Cast one.",
             )
+        has_null = left_type.is_nullable_structure or right_type.is_nullable_structure
+        if has_null and not _have_equal_texts(left_type, right_type):
+            raise DataTypeError(
+                f"Keys {left_name!r} ({left_type}) and {right_name!r} ({right_type}) are of different types.",
+                remedy="Cast one.",
+            )
+
+
+def _have_equal_texts(left: DataType, right: DataType) -> bool:
+    """Whether equal values of two nested types have the same text: they differ in NULLs or widths of integers only."""
+    if left.is_structure and right.is_structure:
+        parts = [list(_inner_types(dtype)) for dtype in (left, right)]
+        pairs = zip(*parts, strict=False)
+        return left.name == right.name and len(parts[0]) == len(parts[1]) and all(_have_equal_texts(*p) for p in pairs)
+    return left.as_required() == right.as_required() or (left.is_integer and right.is_integer)
+
+
+def _inner_types(dtype: DataType) -> Iterable[DataType]:
+    return (arg[1] if isinstance(arg, tuple) else arg for arg in dtype.args)
 
 
 def join_outputs(

@@ -134,8 +134,10 @@ def resolve_positions(node: ExpressionNode, builder: SelectBuilder) -> Expressio
                 "Over",
                 candidate.with_children(tuple(rewrite_node(child, replace_node) for child in candidate.children)),
             )
-            rows = [key.reverse() for key in builder.order] if resolved.reverse else builder.order
-            return replace(resolved, order=(*resolved.order, *rows), natural=False)
+            order = (*resolved.order, *builder.order)
+            return replace(
+                resolved, order=tuple(key.reverse() for key in order) if resolved.reverse else order, natural=False
+            )
         return None
 
     return rewrite_node(node, replace_node)

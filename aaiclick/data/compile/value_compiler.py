@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.pruning import prune_columns
+from aaiclick.data.compile.select_builder import RESERVED_PREFIX
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.nullable_structures import build_tree
 from aaiclick.data.expressions.literals import bind_value
@@ -83,7 +84,7 @@ class ValueCompiler(ABC):
         is_member = exp.In(this=sql.parenthesize(tree), query=rows)
         if not node.type.nullable:
             return sql.call("ifNull", is_member, sql.number(0)) if value.type.nullable else is_member
-        is_null = sql.call("isNull", self.compile_value(node.value))
+        is_null = self.compile_value(FunctionCall("is_null", (node.value,)))
         return sql.call("if", is_null, sql.null(), sql.call("ifNull", is_member, sql.number(0)))
 
     def _compile_lambda(self, node: ListLambda) -> Expression:
@@ -161,8 +162,9 @@ class ValueCompiler(ABC):
         return terms
 
     def next_alias(self) -> str:
+        """Return an alias that no column has: of a column `t`, `t.null` would be a part, not the column `null`."""
         self._alias_count += 1
-        return f"t{self._alias_count}"
+        return f"{RESERVED_PREFIX}{self._alias_count}"
 
 
 def canonical_key(node: ExpressionNode) -> ExpressionNode:
@@ -177,6 +179,8 @@ def nan_as_null(node: ExpressionNode) -> ExpressionNode:
 
 def comparable_keys(left: ExpressionNode, right: ExpressionNode) -> tuple[ExpressionNode, ExpressionNode]:
     """Return join keys of types that ClickHouse can compare; a value without an equal of the other type is NULL."""
+    if left.type.is_nullable_structure or right.type.is_nullable_structure:
+        return FunctionCall("_structure_key", (left,)), FunctionCall("_structure_key", (right,))
     types = [node.type.as_required() for node in (left, right)]
     for source, target in (types, types[::-1]):
         is_exact = target.is_integer or target.is_decimal

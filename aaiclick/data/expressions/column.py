@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_RANGE = 2**31 - 1
+ORDERED_FUNCTIONS = {"first": "_first_in_order", "last": "_last_in_order", "collect": "_collect_in_order"}
 RANGE_UNITS = (1, 1_000, 1_000_000)
 """ClickHouse limits ranges to 31 bits: wider ones are measured in milliseconds or seconds."""
 
@@ -280,6 +281,10 @@ def _partition_window(
     call = window.call
     if window.unit == "RANGE":
         return replace(window, partition=(*window.partition, *partition))
+    if keys and call.function in ORDERED_FUNCTIONS:
+        value, _, *condition = call.args  # the order of the window, not the position of the row
+        call = FunctionCall(ORDERED_FUNCTIONS[call.function], (value, *condition), call.params)
+        window = replace(window, call=call)
     bounds = frame or window.frame
     if bounds is None and keys and call.kind is FunctionKind.AGGREGATE:
         bounds = ("UNBOUNDED PRECEDING", "CURRENT ROW")
@@ -293,6 +298,10 @@ def _frame_bounds(rows: tuple[int | None, int | None]) -> tuple[str, str]:
             f"rows= is {rows!r:.60}.", remedy="Use a pair: rows=(2, 0) is two rows before and none after."
         )
     before, after = (None if bound is None else check_integer(bound, "A bound of rows=") for bound in rows)
+    if any(bound is not None and not 0 <= bound <= MAX_RANGE for bound in (before, after)):
+        raise DataTypeError(
+            f"The bounds of rows={tuple(rows)} must lie between 0 and {MAX_RANGE:,}.", remedy="None is no limit."
+        )
     start = "UNBOUNDED PRECEDING" if before is None else f"{before} PRECEDING"
     end = "UNBOUNDED FOLLOWING" if after is None else ("CURRENT ROW" if after == 0 else f"{after} FOLLOWING")
     return start, end
@@ -306,4 +315,12 @@ def output_name(value: object) -> str:
         return value.name
     if isinstance(value, ExpressionMethods):  # a column of an Object
         return next(iter(cast("Any", value).relation.schema))
-    raise ConversionError(f"{value!r} was passed where a column is needed.", remedy="Give it a name: name=value.")
+    if isinstance(value, dict):
+        remedy = 'Write its items as arguments: y=col("x").sum().'
+    elif callable(value):
+        remedy = 'Use an expression, col("x") > 1, and call its methods: col("x").sum().'
+    elif type(value).__module__.partition(".")[0] in ("polars", "pandas"):
+        remedy = "Use col(…) of aaiclick.data; create an Object from data."
+    else:
+        remedy = "Give it a name: name=value."
+    raise ConversionError(f"{value!r:.60} was passed where a column is needed.", remedy=remedy)

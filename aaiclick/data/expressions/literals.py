@@ -45,7 +45,7 @@ def literal_type(value: object) -> DataType:
     if isinstance(value, Decimal):
         return _decimal_value_type(value)
     if isinstance(value, datetime):
-        return datetime_type(6, "" if value.tzinfo is None else zone_name(value))
+        return datetime_type(6, "" if value.tzinfo is None else _literal_zone(value))
     if isinstance(value, date):
         return DATE
     if isinstance(value, timedelta):
@@ -53,6 +53,11 @@ def literal_type(value: object) -> DataType:
         return DURATION
     if isinstance(value, list | tuple | set | frozenset):
         return _array_value_type(list(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if getattr(value, "ndim", 0):
+        raise ConversionError(
+            f"A {type(value).__name__} cannot be used in an expression.",
+            remedy="Create an Object from it, or pass it as a list.",
+        )
     if hasattr(value, "item"):  # a NumPy scalar
         return literal_type(value.item())  # pyright: ignore[reportAttributeAccessIssue, reportUnknownArgumentType, reportUnknownMemberType]
     raise ConversionError(
@@ -96,6 +101,14 @@ def _array_value_type(values: list[object]) -> DataType:
     return array_of(reduce(merge_types, (literal_type(value) for value in values)))
 
 
+def _literal_zone(value: datetime) -> str:
+    """Return the zone of a literal: UTC for local times before 1970 that occur twice, which ClickHouse cannot read."""
+    is_early = value < datetime(1970, 1, 1, tzinfo=UTC)
+    return (
+        "UTC" if is_early and value.utcoffset() != value.replace(fold=1 - value.fold).utcoffset() else zone_name(value)
+    )
+
+
 def zone_name(value: datetime) -> str:
     """Return the IANA name of a datetime's zone; a fixed offset has none and is stored as UTC."""
     key = getattr(value.tzinfo, "key", None)
@@ -112,6 +125,8 @@ def bind_value(value: Any, dtype: DataType) -> object:
 
 
 def _bind_element(value: Any, dtype: DataType) -> object:
+    if hasattr(value, "item") and not isinstance(value, int | float | str | bytes):
+        value = value.item()
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, list | tuple):
@@ -155,7 +170,7 @@ def _format_datetime(value: datetime, dtype: DataType) -> str:
     """Format a datetime; aware ones as Unix seconds, since local time is ambiguous when clocks are set back."""
     if value.tzinfo is None or not zone_of(dtype):
         return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
-    micros = round((value - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
+    micros = to_micros(value - datetime(1970, 1, 1, tzinfo=UTC))
     if micros < 0:
         from zoneinfo import ZoneInfo
 

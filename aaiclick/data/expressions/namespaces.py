@@ -17,18 +17,31 @@ from aaiclick.data.expressions.functions.temporal import UNITS
 from aaiclick.data.expressions.functions.time_formats import plan_parse, split_format
 from aaiclick.data.expressions.intervals import parse_interval
 from aaiclick.data.expressions.nodes import Element
+from aaiclick.data.method_hints import DATE_HINTS, LIST_HINTS, TEXT_HINTS, unknown_method
 from aaiclick.data.types import user_type
 
 if TYPE_CHECKING:
     from aaiclick.data.expressions.operators import ExpressionMethods
 
 E = TypeVar("E", bound="ExpressionMethods")
+GROUP_LABELS = {
+    "TextMethods": ("Text", TEXT_HINTS), "DateMethods": ("Date", DATE_HINTS), "ListMethods": ("List", LIST_HINTS),
+    "MapMethods": ("Map", {}), "StructMethods": ("Struct", {}), "JsonMethods": ("JSON", {}),
+}  # fmt: skip
 _LABELS = count()
 
 
 class _MethodGroup(Generic[E]):
     def __init__(self, owner: E) -> None:
         self._owner = owner
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            label, hints = GROUP_LABELS[type(self).__name__]
+            raise unknown_method(f"{label} functions", name, hints, names=dir(type(self)))
 
     def _apply_function(self, function: str, *args: object, params: tuple[object, ...] = ()) -> E:
         return self._owner._apply_function(function, *args, params=params)  # pyright: ignore[reportPrivateUsage]
@@ -121,7 +134,10 @@ class TextMethods(_MethodGroup[E]):
 
     def replace_regex(self, pattern: str, new: str) -> E:
         """Replace all matches of a regular expression (RE2); `\\1` in the new text is a group, `\\0` the match."""
-        return self._apply_function("replace_regex", _nonempty_pattern(pattern, is_anchor_accepted=True), new)
+        checked = _nonempty_pattern(pattern, is_anchor_accepted=True)
+        if "\\" in new:  # ClickHouse inserts `\0` as it is if the pattern has no special characters
+            checked = f"(?:{checked})"
+        return self._apply_function("replace_regex", checked, new)
 
     def count_matches(self, pattern: str) -> E:
         return self._apply_function("count_matches", _nonempty_pattern(pattern))
@@ -159,8 +175,8 @@ def _nonempty_pattern(pattern: str, is_anchor_accepted: bool = False) -> str:
         compiled = re.compile(simple)
     except (re.error, OverflowError):
         return _dot_pattern(pattern)
-    match = compiled.match("éé", 1) if is_anchor_accepted else compiled.search("")
-    if match is not None and not match.group():
+    probes = [compiled.match("éé", 1)] if is_anchor_accepted else [compiled.search(""), *compiled.finditer("a b")]
+    if any(match is not None and not match.group() for match in probes):
         raise DataTypeError(
             f"The pattern {pattern!r:.80} matches an empty text.", remedy="Use + instead of *, for example."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from aaiclick.data.arguments import check_methods
 from aaiclick.data.errors import DataTypeError, check_integer
@@ -21,8 +21,13 @@ from aaiclick.data.expressions.namespaces import (
 )
 from aaiclick.data.expressions.selectors import check_mapping
 from aaiclick.data.expressions.window_methods import WindowMethods
+from aaiclick.data.method_hints import EXPRESSION_HINTS, unknown_method
 from aaiclick.data.types import user_type
 
+METHOD_GROUPS = {
+    "str": TextMethods, "dt": DateMethods, "list": ListMethods, "map": MapMethods, "struct": StructMethods,
+    "json": JsonMethods,
+}  # fmt: skip
 MAX_CONSTANT_EXPONENT = 64
 MAX_QUANTILES = 1_000
 UNCHANGED: Final = object()
@@ -32,6 +37,15 @@ UNCHANGED: Final = object()
 @check_methods
 class ExpressionMethods(AggregateMethods, WindowMethods):
     """Operators and functions."""
+
+    __array_priority__ = 1_000  # an operator with a NumPy array at the left is this class's
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or name == "inner":
+                raise AttributeError(name)
+            raise unknown_method("Expressions", name, EXPRESSION_HINTS, METHOD_GROUPS, dir(type(self)))
 
     # --- arithmetic ----------------------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ _METHODS = {
     "str_reverse": "str.reverse", "date_diff": "dt.diff", "total_units": "dt.total", "field": "struct.field",
     "cosine_distance": "list.cosine_distance", "l2_distance": "list.l2_distance", "dot_product": "list.dot",
     "to_json": "json.encode", "replace_values": "replace", "arg_min": "argmin", "arg_max": "argmax",
+    "_first_in_order": "first", "_last_in_order": "last", "_collect_in_order": "collect",
 }  # fmt: skip
 _CONSTRUCTORS = {"len": "length()", "row_number": "row_number()"}
 
@@ -119,7 +120,8 @@ def _format_method(node: FunctionCall) -> str:
     if node.function == "date_add":
         return f"{owner}.dt.add({node.params[0]}s={_format(rest[0])[0]})"
     values = [_format(arg)[0] for arg in rest if not isinstance(arg, RowIndex)]
-    if FUNCTIONS[node.function].kind is FunctionKind.AGGREGATE and len(node.args) == 3:
+    is_conditional = len(node.args) == (2 if node.function.endswith("_in_order") else 3)
+    if FUNCTIONS[node.function].kind is FunctionKind.AGGREGATE and is_conditional:
         return f"{owner}.filter({values[-1]}).{_method_name(node.function)}()"
     values += [_format_value(value) for value in node.params if value is not False and value is not None]
     return f"{owner}.{_method_name(node.function)}({', '.join(values)})"

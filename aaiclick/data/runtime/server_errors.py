@@ -74,6 +74,14 @@ _THROWN = {
 _FAILED_CAST = re.compile(CAST_FAILED + r": (.+?) to (.+?)(?:: while executing|: In scope|$)")
 _UNSAFE_CONVERSION = re.compile(r"into type (U?Int\d+)|accurateCast.*'(?:Nullable\()?(U?Int\d+)\)?'", re.DOTALL)
 
+_INVALID_PATTERN = re.compile(
+    r"(?:cannot compile re2: .*?, error|not a valid re2 pattern): (.+?)(?:\. Look at|: while executing|$)", re.DOTALL
+)
+_DOTTED_NAMES = re.compile(
+    r"Elements '(.+?)' and '(.+?)' of Nested data structure"
+    r"|Columns '(\S+) .*' and '(\S+) .*' have streams .* with collision"
+)
+
 ILLEGAL_AGGREGATION = 184
 _HIDDEN_COLUMN = "An alias hides the column of the same name: rename the alias, or write the column as TABLE.COLUMN"
 
@@ -152,6 +160,20 @@ def _explain_value(code: int, message: str) -> QueryError | None:
         return QueryError(
             f"A number does not fit {match.group(1) or match.group(2)}: it is too large, has a fraction, or is NaN.",
             remedy="Choose a wider type, use round() or cast(…, truncate=True) for fractions, or try_cast(…) for NULL.",
+        )
+    if match := _DOTTED_NAMES.search(message):
+        first, second = (group for group in match.groups() if group is not None)
+        return QueryError(
+            f"Columns {first!r} and {second!r} share the part before the dot, which ClickHouse takes for "
+            "one nested column.",
+            remedy="Rename one of them.",
+        )
+    if "number of shift positions needs to be" in message:
+        return QueryError("A number of bits to shift is negative.", remedy="Shift to the other side instead.")
+    if match := _INVALID_PATTERN.search(message):
+        return QueryError(
+            f"The regular expression is not valid: {match.group(1)}.",
+            remedy="Patterns are RE2's, without lookaround and backreferences.",
         )
     if code == DECIMAL_OVERFLOW_CODE:
         return _thrown_error(DECIMAL_OVERFLOW)

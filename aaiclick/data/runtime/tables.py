@@ -120,6 +120,10 @@ def named_table(name: object) -> str:
     return NAMED + name
 
 
+VIRTUAL_COLUMNS = frozenset({"_row_exists", "_block_number", "_block_offset"})
+"""Columns that MergeTree tables have of their own and store."""
+
+
 def check_column_names(names: Iterable[object]) -> None:
     used_names: set[str] = set()
     for name in names:
@@ -129,6 +133,8 @@ def check_column_names(names: Iterable[object]) -> None:
             raise ColumnNameError(
                 f"The column name {name!r} is reserved.", remedy=f"Use a name that does not begin {RESERVED_PREFIX!r}."
             )
+        if name in VIRTUAL_COLUMNS:
+            raise ColumnNameError(f"The column name {name!r} is reserved by ClickHouse.", remedy="Use another name.")
         if not is_encodable(name):
             raise ColumnNameError(f"The column name {name!r} is not valid Unicode: it has a lone surrogate.")
         if "\x00" in name:

@@ -66,7 +66,8 @@ OBJECTS = """sorted((await obj.materialize()).to_dict()) | "SELECT" in obj.selec
 [await chunk.count() for chunk in await obj.chunks(3)] | await (await create_object_from_value({"v": [1]})).insert({"v": [2]})
 await obj.select("v", "k").describe() | await obj.select("v", "f").head(1).correlation() | obj.view(1, 2).select("v")
 len(obj.tables())"""
-VIEWS = """obj.view(1, 2).to_dict()["offset"] | obj.view(1, 3).slice(1, 1).select("v") | obj.view(1, 3).take_range(0, 2).select("v")"""
+VIEWS = """obj.view(1, 2).to_dict()["offset"] | obj.view(1, 3).slice(1, 1).select("v") | obj.view(1, 3).take_range(0, 2).select("v")
+obj.view(0, 3).view(2, 1)"""
 CREATE = """await create_object_from_value({"x": [1, None]}, name="kept", schema={"x": "Nullable(Float64)"})
 await create_object_from_query("SELECT number AS n FROM numbers({rows:UInt8})", {"rows": 2})
 await create_object_from_file(folder / "in.csv") | (await preview_file(folder / "in.csv")).rows

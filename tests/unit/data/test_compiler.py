@@ -37,8 +37,8 @@ def sql_of(obj):
 def test_a_chain_is_one_select_without_a_join():
     t = table()
     text = sql_of(((t["k"] + t["v"]) * 2 + 1).sum())
-    total = "sum(toInt128(((`t1`.`k` + `t1`.`v`) * {p0:UInt8}) + {p1:UInt8}))"
-    assert text == f"SELECT accurateCast({total}, 'Int64') AS `value` FROM `t1` AS `t1`"
+    total = "sum(toInt128(((`aai_1`.`k` + `aai_1`.`v`) * {p0:UInt8}) + {p1:UInt8}))"
+    assert text == f"SELECT accurateCast({total}, 'Int64') AS `value` FROM `t1` AS `aai_1`"
 
 
 def test_filters_projections_and_groups_are_fused():
@@ -47,13 +47,13 @@ def test_filters_projections_and_groups_are_fused():
         t.filter(col("k") > 1).with_columns(w=col("v") * 2).filter(col("w") < 9).group_by("s").agg(n=length())
     )
     assert text.count("SELECT") == 1
-    assert "WHERE (`t1`.`k` > {p0:UInt8}) AND ((`t1`.`v` * {p1:UInt8}) < {p2:UInt8}) GROUP BY `t1`.`s`" in text
+    assert "WHERE (`aai_1`.`k` > {p0:UInt8}) AND ((`aai_1`.`v` * {p1:UInt8}) < {p2:UInt8}) GROUP BY `aai_1`.`s`" in text
 
 
 def test_replaced_column_is_not_resolved_to_its_alias():
     text = sql_of(table().filter(col("k") > 7).with_columns(k=col("k") + 1))
-    assert "SELECT `t1`.`k` + {p0:UInt8} AS `k`" in text
-    assert "WHERE `t1`.`k` > {p1:UInt8}" in text
+    assert "SELECT `aai_1`.`k` + {p0:UInt8} AS `k`" in text
+    assert "WHERE `aai_1`.`k` > {p1:UInt8}" in text
 
 
 def test_a_slice_of_a_table_is_a_range_of_keys():
@@ -73,7 +73,7 @@ def test_objects_are_pasted_in_sorted_order():
     a, b = table("ta", x="Int64")["x"], table("tb", y="Int64")["y"]
     query = compile_query(((a + b) * a).relation)
     assert query.text.count("PASTE JOIN") == 1
-    assert query.text.count("ORDER BY `t") == 3  # both sides, and the result
+    assert query.text.count("ORDER BY `aai_") == 3  # both sides, and the result
     assert query.settings["query_plan_remove_redundant_sorting"] == 0  # without it rows are mispaired
 
 
@@ -82,7 +82,7 @@ def test_objects_of_a_cluster_are_joined_by_row_key(monkeypatch):
     a, b = table("ta", x="Int64")["x"], table("tb", y="Int64")["y"]
     text = sql_of((a + b) * a)
     assert text.count("JOIN") == 1
-    assert "ON `t1`.`aai_id` = `t2`.`aai_id`" in text
+    assert "ON `aai_1`.`aai_id` = `aai_2`.`aai_id`" in text
 
 
 def test_an_aggregate_of_unordered_rows_is_not_sorted():

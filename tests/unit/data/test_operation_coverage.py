@@ -53,6 +53,7 @@ COMPARED_ELSEWHERE = {
     "TableMethods.sample": "test_a_sample_is_some_of_the_rows_in_order",
     "JoinMethods.join_asof": "test_asof_joins",
     "ExpressionMethods.hash": "test_hash_differs_for_different_values",
+    "View.view": "test_a_view_of_a_view_is_a_part_of_its_rows",
     "Object.insert": "test_appended_rows_come_last",
     "Object.describe": "test_summaries",
     "Object.correlation": "test_summaries",
@@ -63,7 +64,7 @@ NO_OPERATIONS = {
     "Object.tables", "View.to_dict", "ReaderMethods.export", "ReaderMethods.show", "ReaderMethods.rich",
     "ReaderMethods.html", "Object.__await__",
 }  # fmt: skip
-DUNDERS = {"__init__", "__repr__", "__hash__"}
+DUNDERS = {"__init__", "__repr__", "__hash__", "__getattr__"}
 KINDS = {"INTEGERS": "Int64", "FREE": "Int64", "FLOATS": "Float64", "BOOLEANS": "Bool", "STRINGS": "String",
          "WORDED": "String", "DATED": "Date32", "TIMED": "DateTime64(6)", "SPANS": "Duration", "LISTS": "Array(Int64)",
          "MAPS": "Map(String, Int64)", "STRUCTS": "Tuple(x Int64, `a b\\`` String)", "JSONS": "String",
@@ -132,8 +133,8 @@ def test_every_operation_is_compared():
 
 
 def test_operations_compared_elsewhere_have_tests():
-    from tests.integration.data import test_operations, test_properties
+    from tests.integration.data import test_operations, test_properties, test_views
 
-    tests = {*vars(test_properties), *vars(test_operations)}
+    tests = {*vars(test_properties), *vars(test_operations), *vars(test_views)}
     assert [name for name in COMPARED_ELSEWHERE.values() if name not in tests] == []
     assert public_operations() >= COMPARED_ELSEWHERE.keys() | NO_OPERATIONS | {"Object.chunks", "Object.materialize"}

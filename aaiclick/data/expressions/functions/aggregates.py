@@ -217,13 +217,17 @@ def _build_all(args: list[Expression], types: Types, params: Params, over: Over)
     return sql.call("ifNull", over(sql.call("minOrNull", args[0])), sql.cast(sql.number(1), BOOL))
 
 
-def _build_first_or_last(function: str) -> BuildAggregate:
-    """Build first or last, optionally of the rows where a condition holds; a tuple keeps NULLs, which argMin skips."""
+def _build_first_or_last(function: str, positions: int = 1) -> BuildAggregate:
+    """Build first or last, optionally of the rows where a condition holds; a tuple keeps NULLs, which argMin skips.
+
+    The arguments are the value, its position unless the rows of a window are in order, and the condition.
+    """
 
     def build(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
-        value, position, *condition = args
+        value, *rest = args
+        condition = rest[positions:]
         suffix = "If" if condition else ""
-        wrapped = over(sql.call(function + suffix, sql.call("tuple", value), position, *condition))
+        wrapped = over(sql.call(function + suffix, sql.call("tuple", value), *rest))
         element = sql.call("tupleElement", wrapped, sql.number(1))
         if types[0].is_nullable_structure:
             return element
@@ -244,6 +248,12 @@ def _build_collect(args: list[Expression], types: Types, params: Params, over: O
     function = "groupArrayIf" if condition else "groupArray"
     pairs = over(sql.call(function, sql.call("tuple", position, value), *condition))
     return sql.call("tupleElement", sql.call("arraySort", pairs), sql.number(2))
+
+
+def _build_ordered_collect(args: list[Expression], types: Types, params: Params, over: Over) -> Expression:
+    value, *condition = args
+    function = "groupArrayIf" if condition else "groupArray"
+    return sql.call("tupleElement", over(sql.call(function, sql.call("tuple", value), *condition)), sql.number(1))
 
 
 def _filtered_type(types: Types, params: Params) -> DataType:
@@ -321,6 +331,10 @@ define_aggregate(
 )
 define_aggregate("first", _first_type, _build_first_or_last("argMin"), "value of the first row")
 define_aggregate("last", _first_type, _build_first_or_last("argMax"), "value of the last row")
+# In a window with order_by, these are the first and the last row in its order.
+define_aggregate("_first_in_order", _first_type, _build_first_or_last("any", positions=0), "")
+define_aggregate("_last_in_order", _first_type, _build_first_or_last("anyLast", positions=0), "")
+define_aggregate("_collect_in_order", lambda t, p: array_of(t[0]), _build_ordered_collect, "")
 define_function(
     "_filtered",
     _filtered_type,

@@ -4,8 +4,6 @@ ClickHouse's CAST truncates fractions, wraps integers, and reads 30 February as 
 allows fractions, decimal places and parts of a second to be dropped, nothing else.
 """
 
-# ruff: noqa: ARG001  (all result types have one signature)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -179,10 +177,16 @@ def _to_integer(value: Expression, source: DataType, target: DataType, truncate:
 
 
 def _to_decimal(value: Expression, source: DataType, target: DataType, truncate: bool) -> Expression:
+    if source.is_date:
+        return _or_null(sql.call("toInt32", value), target)
+    if source.is_temporal:
+        seconds = decimal_type(38, precision_of(source))
+        return _to_decimal(sql.cast(value, seconds.as_nullable()), seconds, target, truncate)
     if source.is_float:
-        # Decimals are read from the shortest text, since 0.29 * 100 is 28.999….
+        # Decimals are read from the shortest text, since 0.29 * 100 is 28.999…, and written for the same reason.
         converted = _or_null(sql.cast(value, STRING.as_nullable()), target)
-        changed = sql.binary("!=", sql.cast(converted.copy(), source.as_nullable()), value.copy())
+        written = sql.cast(converted.copy(), STRING.as_nullable())
+        changed = sql.binary("!=", sql.cast(written, source.as_nullable()), value.copy())
     elif source.is_decimal:
         converted = _or_null(value, target)
         changed = sql.binary("!=", converted.copy(), value.copy())
@@ -201,9 +205,7 @@ def _to_temporal(value: Expression, source: DataType, target: DataType, truncate
     if source.is_string:
         return _parse_temporal(value, target, truncate)
     if source.is_numeric:
-        return _from_number(value, source, target)
-    if not source.is_temporal:
-        raise NotDefinedError(f"{source} cannot be cast to {target}")
+        return _from_number(value, source, target, truncate)
     if target.is_date and not source.is_date:
         value, source = sql.call("toDate32", value), DATE
     if truncate and precision_of(target) < precision_of(source):
@@ -250,12 +252,15 @@ def _is_year_outside(text: Expression) -> Expression:
     return sql.call("or", sql.binary("<", year, sql.string("1900")), sql.binary(">", year.copy(), sql.string("2299")))
 
 
-def _from_number(value: Expression, source: DataType, target: DataType) -> Expression:
+def _from_number(value: Expression, source: DataType, target: DataType, truncate: bool) -> Expression:
     """Read a number as days since 1970 for a date, as seconds for a datetime."""
     number = value if source.is_integer or not target.is_date else build_try_cast(value, source, INT64)
     low, end = (FIRST_DAY, LAST_DAY + 1) if target.is_date else (FIRST_SECOND, END_SECOND)
+    # The limits are compared as Decimals of the same scale, which may not have enough digits for them.
+    is_seconds = source.is_decimal and not target.is_date
+    wide_number = sql.cast(number, decimal_type(76, source.args[1]).as_nullable()) if is_seconds else number
     inside = sql.binary(
-        "AND", sql.binary(">=", number, sql.number(low)), sql.binary("<", number.copy(), sql.number(end))
+        "AND", sql.binary(">=", wide_number, sql.number(low)), sql.binary("<", wide_number.copy(), sql.number(end))
     )
     if target.is_date:
         # addDays fails for large numbers
@@ -263,7 +268,13 @@ def _from_number(value: Expression, source: DataType, target: DataType) -> Expre
         moment: Expression = sql.call("addDays", sql.call("toDate32", sql.string("1970-01-01")), days)
     else:
         moment = sql.cast(number.copy(), datetime_type(max(6, precision_of(target)), zone_of(target)).as_nullable())
-    inside_only = _null_where(sql.logical_not(inside), moment)
+    outside = sql.logical_not(inside)
+    digits = max(6, precision_of(target))
+    if is_seconds and not truncate and source.args[1] > digits:
+        outside = sql.call(
+            "or", outside, sql.binary("!=", sql.call("trunc", number, sql.number(digits)), number.copy())
+        )
+    inside_only = _null_where(outside, moment)
     wide = DATE if target.is_date else datetime_type(max(6, precision_of(target)), zone_of(target))
     return inside_only if target == wide else _to_temporal(inside_only, wide, target, truncate=False)
 
@@ -282,12 +293,19 @@ def _plain_text(dtype: DataType) -> str:
 
 def _cast_type(types: Types, params: Params) -> DataType:
     """Type of a cast: the target type, nullable if the source is."""
-    target: DataType = params[0]
+    target = _castable_type(types[0], params[0])
     return target.as_nullable(target.nullable or any_nullable(types))
 
 
+def _castable_type(source: DataType, target: DataType) -> DataType:
+    """Return the target type; raise NotDefinedError if it has no values of the source type."""
+    if target.is_temporal and not (source.is_string or source.is_numeric or source.is_temporal or source.is_unknown):
+        raise NotDefinedError(f"{source} cannot be cast to {target}")
+    return target
+
+
 def _try_cast_type(types: Types, params: Params) -> DataType:
-    target: DataType = params[0]
+    target = _castable_type(types[0], params[0])
     return array_of(target.element.as_nullable()) if target.name == "Array" else target.as_nullable()
 
 

@@ -24,7 +24,17 @@ from aaiclick.data.expressions.functions.registry import (
     define_function,
     fixed_type,
 )
-from aaiclick.data.types import BOOL, DECIMAL_CLASSES, INT64, UINT64, DataType, datetime_type, supertype, zone_of
+from aaiclick.data.types import (
+    BOOL,
+    DECIMAL_CLASSES,
+    INT64,
+    UINT64,
+    DataType,
+    array_of,
+    datetime_type,
+    supertype,
+    zone_of,
+)
 
 
 def are_comparable(left: DataType, right: DataType) -> bool:
@@ -72,12 +82,24 @@ def _build_float_test(clickhouse: str, of_exact: str) -> Build:
     return build
 
 
+def _build_equality(args: list[Expression], types: Types) -> Expression:
+    """Build `==`. ClickHouse makes `a = b` a key of a join below, and keys of floats are compared by their bits."""
+    is_join_condition = any(t.is_float for t in types) and not any(isinstance(arg, exp.Var) for arg in args)
+    if not is_join_condition:
+        return sql.binary("=", *_comparable_decimals(args, types))
+    return sql.binary("AND", sql.binary("<=", *args), sql.binary(">=", *(arg.copy() for arg in args)))
+
+
 def _define_comparison(operator: str) -> None:
     names = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
     define_function(
         names[operator],
         _comparison_type,
-        lambda args, types, params: sql.binary(operator, *_comparable_decimals(args, types)),
+        lambda args, types, params: (
+            _build_equality(args, types)
+            if operator == "="
+            else sql.binary(operator, *_comparable_decimals(args, types))
+        ),
         f"`{'==' if operator == '=' else operator}`; NULL when either side is NULL",
     )
 
@@ -121,8 +143,11 @@ def _build_isin(args: list[Expression], types: Types, params: Params) -> Express
     value, values = args
     if types[0].is_float and types[1].element.is_float:  # the hash set compares bits
         value = canonical_float(value, types[0])
-    if types[0].name == "DateTime":  # has no set of DateTime64
-        value = sql.cast(value, datetime_type(6, zone_of(types[0])).as_nullable(types[0].nullable))
+    element = types[1].element.as_required()
+    if types[0].is_temporal and types[0].as_required() != element and not element.is_unknown:
+        common = supertype(types[0].as_required(), element) or datetime_type(6, zone_of(element))
+        value = sql.cast(value, common.as_nullable(types[0].nullable))
+        values = sql.cast(values, array_of(common.as_nullable(types[1].element.nullable)))
     if not types[1].element.is_unknown:
         return exp.In(this=sql.parenthesize(value), expressions=[values])  # evaluated with a hash set
     contained = sql.call("has", values, value)

@@ -79,6 +79,9 @@ def _list_contains_type(types: Types, params: Params) -> DataType:
     check_types(types, LIST)
     if not are_comparable(types[0].element, types[1]):
         raise NotDefinedError(f"{types[1]} cannot be compared with the elements of {types[0]}")
+    element, value = types[0].element, types[1]
+    if (value.is_float and element.is_decimal) or (value.is_decimal and element.is_float):
+        raise NotDefinedError("floats are not looked up among Decimals: cast one side")
     return BOOL
 
 
@@ -435,6 +438,8 @@ def _build_exploded(args: list[Expression], types: Types, params: Params) -> Exp
 
 
 # Names with a leading underscore are internal to the compiler.
+# A list, struct or map that may be NULL is a key as text, which can be NULL and joins with nothing then.
+define_function("_structure_key", lambda t, p: STRING, lambda a, t, p: sql.call("toString", a[0]), "")
 define_function("_positions", lambda t, p: UINT32, _build_positions, "")
 define_function("_element", _exploded_type, _build_exploded, "")
 

@@ -21,7 +21,18 @@ from aaiclick.data.expressions.functions.registry import (
 from aaiclick.data.types import BOOL, INT64, DataType
 
 NULL_CHECKS = {"is_null": "empty", "is_not_null": "notEmpty"}
-STORED_VALUES = frozenset({"first", "last", "cast", "collect", "shift"})
+STORED_VALUES = frozenset(
+    {
+        "first",
+        "last",
+        "cast",
+        "collect",
+        "shift",
+        "_first_in_order",
+        "_last_in_order",
+        "_collect_in_order",
+    }
+)
 """Functions that return the stored value."""
 
 EMPTY_FOR_NULL = frozenset({"_positions", "_element", "_required"})
