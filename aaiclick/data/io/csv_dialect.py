@@ -102,7 +102,7 @@ def choose_dialect(sample: str, options: CsvOptions, encoding: str, *, is_tsv: b
     quoted = frozenset(
         name
         for position, name in enumerate(columns)
-        if any(row[position].is_quoted and not _needs_quotes(row[position].text) for row in body if len(row) == width)
+        if any(row[position].is_quoted and _is_text(row[position].text) for row in body if len(row) == width)
     )
     rules = TextRules(options.decimal, options.date_format, options.datetime_format, options.fractions == "decimal")
     return CsvDialect(
@@ -158,9 +158,13 @@ def _name_columns(
     return tuple(cell.text or f"column_{position}" for position, cell in enumerate(header, 1))
 
 
-def _needs_quotes(text: str) -> bool:
-    """Whether a quoted value need not be text: a list or a dict, which contain commas, or a UUID."""
-    return (text[:1], text[-1:]) in (("[", "]"), ("{", "}")) or UUID_TEXT.fullmatch(text) is not None
+def _is_text(text: str) -> bool:
+    """Whether a quoted value is text: no list or dict, which contain commas, no UUID, and not empty.
+
+    pandas writes `""` for NULL in files of one column.
+    """
+    is_nested = (text[:1], text[-1:]) in (("[", "]"), ("{", "}"))
+    return text != "" and not is_nested and UUID_TEXT.fullmatch(text) is None
 
 
 def _split_rows(text: str, separator: str, quote: str, limit: int) -> list[list[_Cell]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from aaiclick.data.errors import IngestError
@@ -59,6 +60,7 @@ class CsvReader(FileReader):
             return STRING
         texts = texts.slice(0, SAMPLE_ROWS)
         array = pa.concat_arrays(texts.chunks) if texts.num_chunks else pa.array([], pa.string())
+        array = self._empty_as_null(array)
         return infer_json_column(array) or infer_text_type(array, self.dialect.rules)
 
     def iter_tables(self, columns: Mapping[str, DataType]) -> Iterator[pa.Table]:
@@ -75,7 +77,12 @@ class CsvReader(FileReader):
     def _convert(self, name: str, texts: pa.Array, dtype: DataType, row: int) -> pa.Array:
         if dtype.is_structure or dtype.logical == "json":
             return parse_json_column(name, texts, dtype, row)
-        return convert_text(name, texts, dtype, self.dialect.rules, row)
+        present = texts if dtype.is_string else self._empty_as_null(texts)
+        return convert_text(name, present, dtype, self.dialect.rules, row)
+
+    def _empty_as_null(self, texts: pa.Array) -> pa.Array:
+        """Replace quoted empty texts by NULL, which they are in columns of numbers; others are NULL already."""
+        return pc.if_else(pc.equal(texts, ""), None, texts) if "" in self.dialect.null else texts
 
     def _schema(self) -> pa.Schema:
         """Return the schema of the cells, named by their positions, since names are not checked yet."""

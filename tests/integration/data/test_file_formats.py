@@ -195,6 +195,8 @@ CSV_CASES = {
     "column without a name": ("a,,c\n1,2,3\n", None, {"a": [1], "column_2": [2], "c": [3]}),
     "quoted digits": ('a,b\n"007",1\n', None, {"a": ["007"], "b": [1]}),
     "empty text and NULL": ('a,b\n"",1\n,2\n\\N,3\n', None, {"a": ["", None, None], "b": [1, 2, 3]}),
+    "quoted empty numbers": ('a,b\n"",1\n"",""\n', None, {"a": ["", ""], "b": [1, None]}),
+    "pandas' one column": ('a\n1.0\n""\n2.5\n', None, {"a": [1.0, None, 2.5]}),
     "null text": ("a,b\nNA,1\n2,NA\n", CsvOptions(null=["NA"]), {"a": [None, 2], "b": [1, None]}),
     "skipped rows": ("# made by\n# hand\na\n1\n", CsvOptions(skip_rows=2), {"a": [1]}),
     "names": ("1,2\n", CsvOptions(columns=["x", "y"]), {"x": [1], "y": [2]}),
