@@ -13,6 +13,7 @@ from aaiclick.data.compile import sql
 from aaiclick.data.compile.pruning import prune_columns
 from aaiclick.data.compile.select_builder import RESERVED_PREFIX
 from aaiclick.data.compile.sql import Expression
+from aaiclick.data.expressions.functions.arithmetic import numeric_type
 from aaiclick.data.expressions.functions.nullable_structures import build_tree
 from aaiclick.data.expressions.literals import bind_value
 from aaiclick.data.expressions.nodes import (
@@ -27,7 +28,7 @@ from aaiclick.data.expressions.nodes import (
     Scalar,
     SortKey,
 )
-from aaiclick.data.types import INT64, UINT64
+from aaiclick.data.types import INT64, UINT64, supertype
 
 if TYPE_CHECKING:
     from aaiclick.data.compile.relation_nodes import Relation
@@ -77,7 +78,7 @@ class ValueCompiler(ABC):
     def _compile_membership(self, node: Membership) -> Expression:
         builder = self.compile_relation(prune_columns(node.relation))
         ((name, column),) = builder.columns.items()
-        value, builder.columns[name] = comparable_keys(node.value, column)
+        value, builder.columns[name] = _as_common_type(*comparable_keys(node.value, column))
         self.settings["distributed_product_mode"] = "global"
         tree = self.compile_value(value)
         rows = exp.Subquery(this=self.build_select(builder, ordered=False))
@@ -185,13 +186,25 @@ def comparable_keys(left: ExpressionNode, right: ExpressionNode) -> tuple[Expres
     for source, target in (types, types[::-1]):
         is_exact = target.is_integer or target.is_decimal
         if (source.is_float and is_exact) or (source == UINT64 and target.is_integer and target.is_signed):
-            exact = INT64 if target.is_integer and target.bits <= 64 else target
+            exact = INT64 if target.is_integer and target.bits <= 64 and target != UINT64 else target
             converted = [
                 FunctionCall("try_cast", (node,), (exact,)) if node.type.as_required() == source else node
                 for node in (left, right)
             ]
             return converted[0], converted[1]
     return canonical_key(left), canonical_key(right)
+
+
+def _as_common_type(left: ExpressionNode, right: ExpressionNode) -> tuple[ExpressionNode, ExpressionNode]:
+    """Cast the value and the column of an IN to one type: ClickHouse casts the value, and truncates it."""
+    types = [numeric_type(node.type) for node in (left, right)]
+    if types[0] == types[1] and left.type.is_bool == right.type.is_bool:
+        return left, right
+    common = supertype(*types)
+    if common is None:
+        return left, right
+    casts = [FunctionCall("cast", (node,), (common.as_nullable(node.type.nullable),)) for node in (left, right)]
+    return casts[0], casts[1]
 
 
 def split_literal(node: Literal) -> list[Literal]:

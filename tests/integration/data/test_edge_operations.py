@@ -168,3 +168,61 @@ async def test_floats_are_not_looked_up_in_lists_of_decimals(data, method):
     for expression in (getattr(col("d").list, method)(1.5), getattr(col("f").list, method)(Decimal("1.5"))):
         with pytest.raises(DataTypeError, match="floats are not looked up among Decimals"):
             obj.select(expression)
+
+
+async def test_isin_of_a_column_of_another_type_truncates_nothing(data):
+    left = await create_object_from_value(
+        {
+            "i": [1, 2, None],
+            "d": [Decimal("1.50"), Decimal("2.00"), None],
+            "f": [1.5, -0.0, 2.0**63],
+            "t": [datetime(2024, 1, 1, 1), datetime(2024, 1, 2), None],
+        }
+    )
+    right = await create_object_from_value(
+        {"i": [1, 0, 2], "b": [True, True, True], "d": [date(2024, 1, 1), date(2024, 1, 2), None]}
+    )
+    large = await create_object_from_value([2**63, 0])
+    result = left.select(
+        int_bool=col("i").isin(right["b"]),
+        decimal_int=col("d").isin(right["i"]),
+        decimal_bool=col("d").isin(right["b"]),
+        float_int=col("f").isin(right["i"]),
+        float_unsigned=col("f").isin(large),
+        datetime_date=col("t").isin(right["d"]),
+    )
+    assert await result.data() == {
+        "int_bool": [True, False, None],
+        "decimal_int": [False, True, None],
+        "decimal_bool": [False, False, None],
+        "float_int": [False, True, False],
+        "float_unsigned": [False, True, True],
+        "datetime_date": [False, True, None],
+    }
+
+
+async def test_isin_of_a_list_of_another_type_is_exact(data):
+    obj = await create_object_from_value(
+        {"i": [1, 2, None], "d": [Decimal("1.50"), Decimal("2.00"), None], "f": [1.5, -0.0, 2.0]}
+    )
+    result = obj.select(
+        int_decimal=col("i").isin([Decimal("1.00"), Decimal("2.5")]),
+        decimal_int=col("d").isin([2, 2**63 - 1, -(2**63)]),
+        decimal_unsigned=col("d").isin([2, 2**64 - 1]),
+        decimal_bool=col("d").isin([True]),
+        float_int=col("f").isin([0, 2]),
+    )
+    assert await result.data() == {
+        "int_decimal": [True, False, None],
+        "decimal_int": [False, True, None],
+        "decimal_unsigned": [False, True, None],
+        "decimal_bool": [False, False, None],
+        "float_int": [False, True, True],
+    }
+
+
+async def test_floats_join_with_unsigned_integers(data):
+    left = await create_object_from_value({"k": [2.0**63, -1.0, 1.5, 1.0]})
+    right = await create_object_from_value({"k": [2**63, 1]})
+    assert await left.join(right, "k").data() == {"k": [2.0**63, 1.0]}
+    assert await right.join(left, "k").data() == {"k": [2**63, 1]}

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
-from aaiclick.data.expressions.functions.arithmetic import canonical_float
+from aaiclick.data.expressions.functions.arithmetic import canonical_float, numeric_type
 from aaiclick.data.expressions.functions.casts import build_cast
 from aaiclick.data.expressions.functions.registry import (
     INTEGER,
@@ -28,6 +28,7 @@ from aaiclick.data.types import (
     BOOL,
     DECIMAL_CLASSES,
     INT64,
+    STRING,
     UINT64,
     DataType,
     array_of,
@@ -141,11 +142,15 @@ def _isin_type(types: Types, params: Params) -> DataType:
 
 def _build_isin(args: list[Expression], types: Types, params: Params) -> Expression:
     value, values = args
-    if types[0].is_float and types[1].element.is_float:  # the hash set compares bits
-        value = canonical_float(value, types[0])
     element = types[1].element.as_required()
-    if types[0].is_temporal and types[0].as_required() != element and not element.is_unknown:
-        common = supertype(types[0].as_required(), element) or datetime_type(6, zone_of(element))
+    if types[0].is_float:  # the hash set compares bits
+        value = canonical_float(value, types[0])
+    is_cast = types[0].is_temporal or types[0].is_decimal or element.is_decimal
+    if is_cast and not element.is_unknown and types[0].as_required() != element:
+        common = supertype(numeric_type(types[0]), numeric_type(element)) or datetime_type(6, zone_of(element))
+        if element.is_bool or (element.is_integer and element.bits > 64):  # have no cast to Decimal
+            plain = INT64 if element.is_bool else STRING
+            values = sql.cast(values, array_of(plain.as_nullable(types[1].element.nullable)))
         value = sql.cast(value, common.as_nullable(types[0].nullable))
         values = sql.cast(values, array_of(common.as_nullable(types[1].element.nullable)))
     if not types[1].element.is_unknown:
