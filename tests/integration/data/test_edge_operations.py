@@ -226,3 +226,16 @@ async def test_floats_join_with_unsigned_integers(data):
     right = await create_object_from_value({"k": [2**63, 1]})
     assert await left.join(right, "k").data() == {"k": [2.0**63, 1.0]}
     assert await right.join(left, "k").data() == {"k": [2**63, 1]}
+
+
+async def test_decimals_become_and_equal_the_nearest_float(data):
+    texts = ["123456789.125", "9007199254740993", "0.1", "-123456789.125", "1234567890123456789.0123456789"]
+    columns = {"d": [*map(Decimal, texts), None], "f": [*map(float, texts), None]}
+    for dtype in ("Nullable(Decimal(38, 10))", "Nullable(Decimal(76, 20))"):
+        obj = await create_object_from_value(columns, schema={"d": dtype})
+        result = obj.select(cast=col("d").cast(float), same=col("d") == col("f"), less=col("f") < col("d"))
+        assert await result.data() == {
+            "cast": columns["f"],
+            "same": [True] * 5 + [None],
+            "less": [False] * 5 + [None],
+        }

@@ -7,6 +7,7 @@ allows fractions, decimal places and parts of a second to be dropped, nothing el
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 from sqlglot import exp
 
@@ -34,6 +35,7 @@ FIRST_DAY, LAST_DAY = -25_567, 120_529
 
 FIRST_SECOND, END_SECOND = FIRST_DAY * 86_400, (LAST_DAY + 1) * 86_400
 SECONDS_LENGTH, LONGEST_TEXT = 19, 2**32
+EXACT_FLOAT_DIGITS = 15
 PARSED_DECIMAL = decimal_type(76, 38)
 DECIMAL_TEXT = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 
@@ -122,7 +124,20 @@ def _is_lossless_number(source: DataType, target: DataType) -> bool:
     return target.is_signed and target.bits > source.bits
 
 
+def build_nearest_float(value: Expression, source: DataType) -> Expression:
+    """Build the nearest Float64 of a Decimal; ClickHouse divides two rounded numbers if it has more than 53 bits."""
+    plain = sql.call("toFloat64", value)
+    precision, scale = source.args
+    if precision <= EXACT_FLOAT_DIGITS:
+        return plain
+    limit = sql.cast(sql.string(f"{Decimal(2**53).scaleb(-scale):f}"), decimal_type(76, scale))
+    is_exact = sql.binary("<", sql.call("abs", value.copy()), limit)
+    return sql.call("if", is_exact, plain, sql.call("toFloat64", sql.call("toString", value.copy())))
+
+
 def _build_plain_cast(value: Expression, source: DataType, target: DataType) -> Expression:
+    if target.is_float and source.is_decimal:
+        value = build_nearest_float(value, source)
     if target.is_bool and source.is_numeric:
         return sql.cast(sql.binary("!=", value, sql.number(0)), target)
     if target.is_string and source.is_bool:  # computed booleans are UInt8 in ClickHouse

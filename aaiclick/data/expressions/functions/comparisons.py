@@ -9,7 +9,7 @@ from sqlglot import exp
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.arithmetic import canonical_float, numeric_type
-from aaiclick.data.expressions.functions.casts import build_cast
+from aaiclick.data.expressions.functions.casts import build_cast, build_nearest_float
 from aaiclick.data.expressions.functions.registry import (
     INTEGER,
     NUMBER,
@@ -61,7 +61,9 @@ def _comparison_type(types: Types, params: Params) -> DataType:
 
 
 def _comparable_decimals(args: list[Expression], types: Types) -> list[Expression]:
-    """Cast Decimals and integers to a common type, where ClickHouse's comparison would overflow."""
+    """Cast Decimals and integers to a common type where ClickHouse's comparison would overflow, or all to floats."""
+    if any(dtype.is_float for dtype in types):
+        return [build_nearest_float(arg, t) if t.is_decimal else arg for arg, t in zip(args, types, strict=True)]
     decimals = [dtype for dtype in types if dtype.is_decimal]
     if not decimals or not all(dtype.is_decimal or dtype.is_integer for dtype in types):
         return args
@@ -88,7 +90,8 @@ def _build_equality(args: list[Expression], types: Types) -> Expression:
     is_join_condition = any(t.is_float for t in types) and not any(isinstance(arg, exp.Var) for arg in args)
     if not is_join_condition:
         return sql.binary("=", *_comparable_decimals(args, types))
-    return sql.binary("AND", sql.binary("<=", *args), sql.binary(">=", *(arg.copy() for arg in args)))
+    floats = _comparable_decimals(args, types)
+    return sql.binary("AND", sql.binary("<=", *floats), sql.binary(">=", *(arg.copy() for arg in floats)))
 
 
 def _define_comparison(operator: str) -> None:
