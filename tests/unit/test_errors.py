@@ -16,7 +16,7 @@ EXIT_CODES = {
     2: """SettingsError HomeError EntrypointError SubmitError PlaceholderError PlaceholderAttributeError
         CycleError LimitError ScheduleError RequestError
         CatalogError AnalysisLimitError DagError OperatorError DatasetError QueryRefusedError LineageError
-        NoContextError NotAwaitedError ProtectedError WhereError ForbiddenAddressError""",
+        NoContextError NotAwaitedError UnknownMethodError ProtectedError WhereError ForbiddenAddressError""",
     3: "NotFoundError UnknownTableError ObjectNotFoundError",
     4: "UnauthorisedError ForbiddenError",
     5: "StackError UnreachableError UnansweredError UnsupportedServerError",
