@@ -76,7 +76,7 @@ class TimeGroupBy(GroupBy):
         pairs = tuple((name, name) for name, _ in relation.keys)
         sides = [(name, "k", name) for name, _ in relation.keys]
         sides += [(name, "r", name) for name in marked.schema if name not in dict(relation.keys)]
-        joined = Join(spine, marked, "left", pairs, tuple(sides))
+        joined = Join(spine, marked, "left", pairs, tuple(sides), equal_nulls=True)
         is_missing = FunctionCall("is_null", (Ref(present, BOOL.as_nullable()),))
         columns: list[tuple[str, ExpressionNode]] = [(n, Ref(n, joined.schema[n])) for n, _ in relation.keys]
         nothing = Filter(relation.input, Literal(False, BOOL))

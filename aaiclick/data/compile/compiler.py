@@ -306,10 +306,12 @@ class Compiler(ValueCompiler):
         is_bare = not any(scan.table.is_distributed for scan in iter_scans(relation))
         left, right = (side if is_bare and side.is_table else self.wrap_as_subquery(side) for side in sides)
         present = left.columns.pop(PRESENT, None)
-        conditions = [
-            sql.binary("=", *map(self.compile_value, comparable_keys(left.columns[a], right.columns[b])))
-            for a, b in pairs
-        ]
+        conditions: list[Expression] = []
+        for a, b in pairs:
+            keys = comparable_keys(left.columns[a], right.columns[b])
+            trees = [self.compile_value(key) for key in keys]
+            is_null_safe = relation.equal_nulls and all(key.type.nullable for key in keys)
+            conditions.append(sql.call("isNotDistinctFrom", *trees) if is_null_safe else sql.binary("=", *trees))
         if relation.asof is not None:
             a, operator, b = relation.asof
             conditions.append(

@@ -158,6 +158,8 @@ class Join(Relation):
     on: tuple[tuple[str, str], ...]
     outputs: tuple[tuple[str, str, str], ...]
     asof: tuple[str, str, str] | None = None
+    equal_nulls: bool = False
+    """Whether a NULL key equals another."""
 
     @cached_property
     def schema(self) -> dict[str, DataType]:

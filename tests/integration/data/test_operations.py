@@ -406,3 +406,19 @@ async def test_distinct_keeps_lists_and_structs_of_first_rows(data):
     rows = {"k": [1, 1, 2], "x": [[1, 2], [3], []], "y": [{"a": 1}, {"a": 2}, {"a": 3}], "z": [None, ["a"], ["b"]]}
     result = await (await create_object_from_value(rows)).distinct("k").data()
     assert result == {"k": [1, 2], "x": [[1, 2], []], "y": [{"a": 1}, {"a": 3}], "z": [None, ["b"]]}
+
+
+async def test_time_groups_of_a_null_key_keep_their_rows(data):
+    hours = [datetime(2024, 1, 1, hour) for hour in (0, 2, 0)]
+    obj = await create_object_from_value(
+        {"t": hours, "k": [None, None, "a"], "f": [math.nan, -0.0, 0.0], "v": [1, 2, 3]}
+    )
+    groups = obj.group_by_time("t", "1h", "k").agg(n=length(), v=col("v").sum())
+    assert await groups.data() == {
+        "k": ["a", None, None, None],
+        "t": [datetime(2024, 1, 1), datetime(2024, 1, 1), datetime(2024, 1, 1, 1), datetime(2024, 1, 1, 2)],
+        "n": [1, 1, 0, 1],
+        "v": [3, 1, 0, 2],
+    }
+    floats = obj.group_by_time("t", "1h", "f").agg(n=length())
+    assert (await floats.data())["n"] == [1, 0, 1, 1]
