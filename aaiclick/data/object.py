@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from aaiclick.data.view import View
 
 MAX_STEPS = 250
+COLUMN_HINTS, TABLE_HINTS = OBJECT_HINTS | EXPRESSION_HINTS, EXPRESSION_HINTS | OBJECT_HINTS
 
 
 @check_methods
@@ -83,8 +84,8 @@ class Object(TableMethods, JoinMethods, ReshapeMethods, ReaderMethods, Expressio
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_") or name == "inner":
                 raise AttributeError(name)
-            hints = OBJECT_HINTS | EXPRESSION_HINTS if self._shape == "column" else EXPRESSION_HINTS | OBJECT_HINTS
-            hints |= {column: f'obj["{column}"]' for column in self.columns}
+            hints = COLUMN_HINTS if self._shape == "column" else TABLE_HINTS
+            hints = hints | {column: f'obj["{column}"]' for column in self.columns}
             raise unknown_method("Objects", name, hints, METHOD_GROUPS, dir(type(self)))
 
     # --- properties ----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aaiclick.data.expressions.operators import ExpressionMethods
 
 E = TypeVar("E", bound="ExpressionMethods")
-GROUP_LABELS = {
+GROUP_LABELS: dict[str, tuple[str, dict[str, str]]] = {
     "TextMethods": ("Text", TEXT_HINTS), "DateMethods": ("Date", DATE_HINTS), "ListMethods": ("List", LIST_HINTS),
     "MapMethods": ("Map", {}), "StructMethods": ("Struct", {}), "JsonMethods": ("JSON", {}),
 }  # fmt: skip

@@ -301,7 +301,7 @@ def _check_filters(node: ExpressionNode, *, inside_aggregate: bool) -> None:
             "filter(…) of a column needs an aggregate.", remedy='For example col("x").filter(col("y") > 0).sum().'
         )
     is_aggregate = is_call and node.kind is FunctionKind.AGGREGATE
-    if is_aggregate and any(has_aggregate(child) for child in node.children):
+    if isinstance(node, FunctionCall) and is_aggregate and any(map(has_aggregate, node.children)):
         raise DataTypeError(
             f"An aggregate is inside of {node.function}(…).",
             remedy="Aggregate twice: group_by(…).agg(…), then select(…); or use .over(…) for the inner one.",

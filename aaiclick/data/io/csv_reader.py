@@ -82,7 +82,7 @@ class CsvReader(FileReader):
 
     def _empty_as_null(self, texts: pa.Array) -> pa.Array:
         """Replace quoted empty texts by NULL, which they are in columns of numbers; others are NULL already."""
-        return pc.if_else(pc.equal(texts, ""), None, texts) if "" in self.dialect.null else texts
+        return pc.if_else(pc.match_substring_regex(texts, "^$"), None, texts) if "" in self.dialect.null else texts
 
     def _schema(self) -> pa.Schema:
         """Return the schema of the cells, named by their positions, since names are not checked yet."""
