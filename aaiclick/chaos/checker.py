@@ -136,7 +136,11 @@ CHILDREN = """
     GROUP BY t.id HAVING count(j.id) <> 1 OR count(*) FILTER (WHERE j.status = 'COMPLETED') <> 1
 """
 DECIDED = "SELECT id, decided_by FROM approvals"
-TWICE = "SELECT task_id, count(*) AS times FROM chaos.outcomes GROUP BY task_id HAVING count(*) > 1"
+TWICE = """
+    SELECT o.task_id, count(*) AS times FROM chaos.outcomes o LEFT JOIN tasks t ON t.id = o.task_id
+    GROUP BY o.task_id, CASE WHEN t.trigger_rule IN ('failed', 'ended') THEN o.attempt END HAVING count(*) > 1
+"""
+"""Tasks that completed twice; handlers of a job that was restarted complete once more, by a later attempt."""
 TERMS = "SELECT term, count(DISTINCT worker_id) AS holders FROM chaos.terms GROUP BY term HAVING count(DISTINCT worker_id) > 1"  # noqa: E501
 EARLY = """
     SELECT t.term, f.term AS former

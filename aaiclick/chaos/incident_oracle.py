@@ -18,6 +18,11 @@ FAILURES = """
     WHERE t.status IN ('FAILED', 'DEAD_LETTER')
 """
 """Tasks that have failed for good; `recovered`: a job of the same name has completed, which may close the incident."""
+FAILED_JOBS = """
+    SELECT org_id::text, name AS job FROM jobs j WHERE status = 'FAILED' AND NOT EXISTS (
+        SELECT FROM tasks t WHERE t.job_id = j.id AND t.status IN ('FAILED', 'DEAD_LETTER'))
+"""
+"""Jobs that have failed without a failed task: they exceeded their time limit."""
 INCIDENTS = """
     SELECT id, org_id::text, rule, job_name AS job, task_type AS type, coalesce(error_fingerprint, '') AS fingerprint,
         task_id IS NOT NULL AS of_task, closed_at IS NULL AS is_open, title, cause
@@ -47,15 +52,24 @@ async def check_notifications(
         return
     incidents = await connection.fetch(INCIDENTS)
     result.incidents, result.messages = len(incidents), len(messages)
-    check_incidents(result, await connection.fetch(FAILURES), incidents)
+    failed_jobs = [(row["org_id"], row["job"]) for row in await connection.fetch(FAILED_JOBS)]
+    check_incidents(result, await connection.fetch(FAILURES), incidents, failed_jobs)
     check_messages(result, incidents, await connection.fetch(NOTIFICATIONS), messages, channels)
 
 
-def check_incidents(result: CheckResult, failures: Iterable[Any], incidents: Iterable[Any]) -> None:
+def check_incidents(
+    result: CheckResult,
+    failures: Iterable[Any],
+    incidents: Iterable[Any],
+    failed_jobs: Iterable[tuple[str, str | None]] = (),
+) -> None:
     """Check that each distinct failure has exactly one open incident, and that nothing else is open.
 
-    A job of the same name that has completed may have closed it.
+    A job of the same name that has completed may have closed it. `failed_jobs`: org and name of jobs without a failed
+    task.
     """
+    expected_jobs = set(failed_jobs)
+    announced_jobs: Counter[tuple[str, str | None]] = Counter()
     recovered: dict[Key, bool] = {}
     for failure in failures:
         key = _key(failure)
@@ -64,13 +78,18 @@ def check_incidents(result: CheckResult, failures: Iterable[Any], incidents: Ite
     for incident in incidents:
         if incident["is_open"] and incident["of_task"]:
             opened[_key(incident)] += 1
+        elif incident["is_open"] and (incident["org_id"], incident["job"]) in expected_jobs:
+            announced_jobs[incident["org_id"], incident["job"]] += 1
         elif incident["is_open"]:
             result.unexpected.append(f"incident {incident['id']} is open: {incident['title']}: {incident['cause']}")
     for key, is_recovered in recovered.items():
         if not opened[key] and not is_recovered:
             result.lost.append(f"the failure {key} has no open incident")
+    result.lost += [f"the failed job {job} has no open incident" for job in expected_jobs - announced_jobs.keys()]
     result.duplicated += [
-        f"{count} incidents of the failure {key} are open" for key, count in opened.items() if count > 1
+        f"{count} incidents of the failure {key} are open"
+        for key, count in [*opened.items(), *announced_jobs.items()]
+        if count > 1
     ]
 
 

@@ -92,12 +92,18 @@ def find_batch(function: Function) -> BatchOptions | None:
     return _batches.get(function)
 
 
+def has_handler(task_type: str) -> bool:
+    """Whether this process has imported a handler of a type."""
+    return task_type in _handlers
+
+
 def find_handler(task_type: str) -> Function:
     """The handler of a type; raises EntrypointError if this process has none."""
     if task_type not in _handlers:
         raise EntrypointError(
             f"This worker has no handler for tasks of type {task_type!r}.",
-            remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE.",
+            remedy="Register one with @handler and name its module: aaiclick worker start --import MODULE, or "
+            "AAICLICK_TASK_MODULES.",
         )
     return _handlers[task_type]
 

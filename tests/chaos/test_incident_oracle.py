@@ -37,6 +37,14 @@ def test_each_failure_has_one_open_incident(incidents, recovered, finding):
     assert [name for name, findings in result.findings_by_kind.items() if findings] == ([finding] if finding else [])
 
 
+@pytest.mark.parametrize(("count", "finding"), [(0, "lost"), (1, None), (2, "duplicated")])
+def test_each_job_that_failed_without_a_task_has_one_open_incident(count, finding):
+    result = CheckResult()
+    incidents = [incident(number, job="late", of_task=False, type=None) for number in range(count)]
+    incident_oracle.check_incidents(result, [], incidents, [("o", "late")])
+    assert [name for name, findings in result.findings_by_kind.items() if findings] == ([finding] if finding else [])
+
+
 def planned(task_id=7, event="opened", **fields):
     return {"incident_id": 1, "channel": "web", "event": event, "task_id": task_id, "delivered": True} | fields
 

@@ -18,13 +18,14 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorators import JobFunction, TaskFunction
-from aaiclick.orchestration.handler_registry import Function, find_handler, local_function
+from aaiclick.orchestration.handler_registry import Function, find_handler, has_handler, local_function
 from aaiclick.orchestration.worker.user_code import OwnCode, find_files
 
 OWN_TASKS = {
@@ -109,6 +110,8 @@ class Entrypoints:
         return _unwrap_function(function)
 
     def _find_allowed_handler(self, task_type: str, shared: bool) -> Function:
+        if not has_handler(task_type):
+            self._import_named_modules()
         function = find_handler(task_type)
         module_name = defining_module(function)
         if self._is_allowed(module_name, shared) or (self._in_process and not shared):
@@ -116,6 +119,23 @@ class Entrypoints:
         raise self._not_allowed_error(
             f"{module_name}.{getattr(function, '__qualname__', task_type)}", module_name, shared
         )
+
+    def _import_named_modules(self) -> None:
+        """Import the modules of AAICLICK_TASK_MODULES, which are otherwise imported by their first entrypoint."""
+        for name in self._named:
+            if name in sys.modules:
+                continue
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+                    continue  # it is installed on other workers
+                raise EntrypointError(
+                    f"The module {name!r} of AAICLICK_TASK_MODULES cannot be imported: {error}.",
+                    remedy="Install what it needs where the worker runs.",
+                ) from error
+            if self._on_import is not None:
+                self._on_import()
 
     def _is_allowed(self, module_name: str, shared: bool) -> bool:
         if module_name.partition(".")[0] == "__main__":

@@ -334,6 +334,15 @@ def test_a_handler_is_found_by_its_type():
     assert Entrypoints(("tests",)).resolve("test:send", None, shared=True) is send
 
 
+def test_named_modules_are_imported_for_their_handlers(project):
+    text = "from aaiclick.orchestration import handler\n@handler('test:late')\ndef late(): pass\n"
+    (project / "users_handlers.py").write_text(text)
+    (project / "users_broken.py").write_text("import users_missing\n")
+    assert Entrypoints(("not_installed", "users_handlers")).resolve("test:late", None, shared=True).__name__ == "late"
+    with pytest.raises(EntrypointError, match="'users_broken' of AAICLICK_TASK_MODULES cannot be imported: No module"):
+        Entrypoints(("users_broken",)).resolve("test:later", None, shared=False)
+
+
 def test_a_handler_of_an_installed_package_must_be_named(project):
     import click
 
