@@ -1,8 +1,9 @@
 -- name: cancel_downstream
 -- Cancel tasks that can no longer run because the task $1 did not complete, and mark the groups that cannot complete. A
 -- group is stuck when one of its members cannot complete, and barred when it cannot open: then none of its members can
--- run. The recursion ends at nodes that were cancelled or marked before, at skipped groups, and at handlers, which run
--- after a failure. Returns the number of cancelled tasks, and those of them that have dependents.
+-- run. The recursion passes nodes that were cancelled or marked because of $1 before, since a task that was reset may
+-- depend on them. It ends at those of other causes, at skipped groups, and at handlers, which run after a failure.
+-- Returns the number of cancelled tasks, and those of them that have dependents.
 WITH RECURSIVE doomed (id, kind) AS (
     SELECT $1::bigint, 'task'
     UNION
@@ -22,8 +23,8 @@ WITH RECURSIVE doomed (id, kind) AS (
     ) AS n
     WHERE CASE n.kind
         -- Not EXISTS, which may be planned as a hash of the whole table.
-        WHEN 'task' THEN (SELECT t.readiness IS NOT NULL FROM tasks t WHERE t.id = n.id)
-        WHEN 'stuck' THEN (SELECT g.failed_at IS NULL FROM groups g WHERE g.id = n.id)
+        WHEN 'task' THEN (SELECT t.readiness IS NOT NULL OR t.cause_id = $1 FROM tasks t WHERE t.id = n.id)
+        WHEN 'stuck' THEN (SELECT g.failed_at IS NULL OR g.cause_id = $1 FROM groups g WHERE g.id = n.id)
         ELSE (SELECT g.skipped_at IS NULL FROM groups g WHERE g.id = n.id) END
 ),
 marked AS (

@@ -286,6 +286,29 @@ async def test_clear_reruns_task_and_dependents(
     await engine.check()
 
 
+@pytest.mark.parametrize(
+    ("tasks", "groups", "edges"),
+    [
+        ("a b c", "", "a>b b>c"),
+        ("a:g b c", "g", "g>b b>c"),
+        ("a b:g c", "g", "a>g g>c"),
+        ("a b:g c:h", "g h", "a>g g>h"),
+    ],
+)
+async def test_task_after_a_cancelled_one_is_cancelled_again_if_it_is_cleared(
+    engine: Engine, tasks: str, groups: str, edges: str
+) -> None:
+    await engine.submit(tasks, groups, edges)
+    await engine.fail(*await engine.claim(), permanent=True)
+    assert await engine.status("b", "c", "job") == "CANCELLED CANCELLED FAILED"
+    await control.clear_tasks(engine.db, engine.id("c"))
+    assert await engine.status("b", "c", "job") == "CANCELLED CANCELLED FAILED"
+    await engine.check()
+    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    assert await engine.run() == ["a", "b", "c"]
+    await engine.check()
+
+
 async def test_clear_revokes_leases_of_downstream_tasks(engine: Engine) -> None:
     await engine.submit("a b", "", "a>b")
     await engine.complete(*await engine.claim())
