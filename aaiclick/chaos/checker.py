@@ -126,7 +126,8 @@ TASKS = """
     FROM tasks
 """
 JOBS = """
-    SELECT id, org_id::text, status::text, coalesce(trigger #>> '{payload,key}', substr(name, length($1) + 1)) AS key
+    SELECT id, org_id::text, status::text, error,
+        coalesce(trigger #>> '{payload,key}', substr(name, length($1) + 1)) AS key
     FROM jobs WHERE parent_task_id IS NULL AND schedule_id IS NULL
 """
 CHILDREN = """

@@ -112,7 +112,7 @@ def check_jobs(result: CheckResult, records: list[dict[str, Any]], rows: dict[in
         elif job["status"] not in (
             ("CANCELLED",) if record["key"] in cancelled else request.get("ends", ("COMPLETED",))
         ):
-            result.unexpected.append(f"job {record['job']} ({record['key']}) is {job['status']}")
+            result.unexpected.append(f"job {record['job']} ({record['key']}) is {job['status']}: {job['error']}")
         elif job["org_id"] != request.get("org", job["org_id"]):
             result.violated.append(f"I11: job {record['job']} of org {request['org']} belongs to {job['org_id']}")
         for task_id in request.get("tasks", ()):

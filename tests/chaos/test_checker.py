@@ -246,14 +246,14 @@ async def test_job_ends_in_allowed_status(run_data, status):
         )
         await run_data.task(job=job, status=task_status, recorded=False)
     result = await run_data.result()
-    assert (result.unexpected == [f"job {job} (j) is FAILED"]) == (status == "FAILED")
+    assert (result.unexpected == [f"job {job} (j) is FAILED: None"]) == (status == "FAILED")
     assert result.violated == []
 
 
 async def test_completed_job_after_acknowledged_cancel_is_detected(run_data):
     job = await run_data.job("j", ends=["COMPLETED", "CANCELLED"])
     history.record_event(run_data.directory, "clients", acknowledged="cancelled", key="j")
-    assert (await run_data.result()).unexpected == [f"job {job} (j) is COMPLETED"]
+    assert (await run_data.result()).unexpected == [f"job {job} (j) is COMPLETED: None"]
 
 
 async def test_job_of_another_org_is_detected(run_data):
