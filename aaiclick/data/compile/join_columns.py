@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from aaiclick.data.compile.relation_nodes import Project, Relation
 from aaiclick.data.errors import DataTypeError, column_not_found
@@ -12,6 +12,7 @@ from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref
 from aaiclick.data.expressions.selectors import flatten_lists
 from aaiclick.data.io.casting import find_lossy_cast
+from aaiclick.data.io.nested_arrays import inner_types
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.types import DataType, supertype
 
@@ -60,14 +61,10 @@ def check_join_keys(pairs: Sequence[tuple[str, str]], left: Relation, right: Rel
 def _have_equal_texts(left: DataType, right: DataType) -> bool:
     """Whether equal values of two nested types have the same text: they differ in NULLs or widths of integers only."""
     if left.is_structure and right.is_structure:
-        parts = [_inner_types(dtype) for dtype in (left, right)]
+        parts = [inner_types(dtype) for dtype in (left, right)]
         pairs = zip(*parts, strict=False)
         return left.name == right.name and len(parts[0]) == len(parts[1]) and all(_have_equal_texts(*p) for p in pairs)
     return left.as_required() == right.as_required() or (left.is_integer and right.is_integer)
-
-
-def _inner_types(dtype: DataType) -> list[DataType]:
-    return [arg[1] if isinstance(arg, tuple) else arg for arg in cast("tuple[Any, ...]", dtype.args)]
 
 
 def join_outputs(
