@@ -169,6 +169,15 @@ def parse_interval(text: str) -> timedelta:
     return interval
 
 
+def format_interval(seconds: float) -> str:
+    """Format an interval as it is written: 90 is 90s, 300 is 5m."""
+    for unit, name in reversed(_UNITS.items()):
+        length = timedelta(**{name: 1}).total_seconds()
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
 def parse_schedule(expression: str, zone: str = "UTC") -> Schedule:
     return Schedule(parse_expression(expression), parse_zone(zone))
 

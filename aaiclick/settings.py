@@ -259,6 +259,15 @@ class Settings(BaseSettings):
             return value
         return parse_private_hosts([entry.strip() for entry in value.split(",") if entry.strip()])
 
+    @field_validator("api_key", mode="before")
+    @classmethod
+    def _check_api_key(cls, value: object) -> object:
+        if isinstance(value, str):
+            value = value.strip()  # files of secrets end with a line break
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError("an API key has printable ASCII characters only; copy it again")
+        return value
+
     @field_validator("secrets_key")
     @classmethod
     def _secrets_key(cls, value: SecretStr | None) -> SecretStr | None:

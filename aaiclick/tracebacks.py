@@ -68,6 +68,8 @@ def _library_directories() -> tuple[str, ...]:
 
 def is_user_error(error: BaseException) -> bool:
     """Whether user code raised an exception, directly or inside a library that it called."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
+        return is_user_error(error.__cause__)  # Python replaced an exception of a coroutine
     owners = [owner_of(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
     innermost = next((owner for owner in reversed(owners) if owner in (FrameOwner.USER, FrameOwner.AAICLICK)), None)
     is_syntax_error = isinstance(error, SyntaxError) and owner_of(error.filename or OWN_DIRECTORY) is FrameOwner.USER
@@ -147,7 +149,7 @@ def report_user_errors(subject: str, remedy: str) -> Generator[None]:
         if location := format_location(error, below=Path.cwd()):
             error.what = f"{error.what}\n\n{location}\n"
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not is_user_error(error):
             raise
         location = format_location(error, below=Path.cwd())

@@ -111,8 +111,10 @@ def parse_fields(schema: type[Model], fields: Mapping[str, object]) -> Model:
         return schema.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"]) or "it"
-        raise RequestError(f"{name}: {first['msg']}.", remedy="Correct it and try again.") from None
+        name = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        text = f"{name}: {message}" if name else message[:1].upper() + message[1:]
+        raise RequestError(f"{text}.", remedy="Correct it and try again.") from None
 
 
 class RowModel(ApiModel):

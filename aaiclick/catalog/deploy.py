@@ -198,7 +198,7 @@ async def diff_with_serving(
 
 
 def _dag_not_found(dag_name: str) -> NotFoundError:
-    return NotFoundError(f"There is no DAG {dag_name!r:.60}.", remedy="'aaiclick dag versions' lists them.")
+    return NotFoundError(f"There is no DAG {dag_name!r:.60}.", remedy="'aaiclick dag ls' lists them.")
 
 
 def find_previous_version(versions: list[store.DagVersionRow]) -> store.DagVersionRow | None:

@@ -51,7 +51,7 @@ def run_server(listener: socket, log: Path) -> Generator[str]:
 
 def _supervise_server(listener: socket, log: Path, stopping: threading.Event) -> None:
     handle = listener.fileno()
-    command = [sys.executable, "-m", "aaiclick", "server", "start", "--inherited", str(handle)]
+    command = [sys.executable, "-P", "-m", "aaiclick", "server", "start", "--inherited", str(handle)]
     while not stopping.is_set():
         with (
             log.open("ab") as log_file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ from aaiclick.cli.output import (
     select_fields,
 )
 from aaiclick.cli.tasks import last_attempt_started_at, task_json
-from aaiclick.errors import EXIT_FAILED
+from aaiclick.errors import EXIT_FAILED, RequestError
 from aaiclick.store.enums import JobStatus
 
 if TYPE_CHECKING:
@@ -346,6 +347,10 @@ def delete_dag(name: str, yes: bool, org: str, output: str) -> None:
     It is refused while another DAG reads its datasets. Files that another program writes are left.
     """
     if not yes:
+        if not sys.stdin.isatty():
+            raise RequestError(
+                f"There is no terminal to confirm that the DAG {name!r:.80} is deleted.", remedy="Repeat it with --yes."
+            )
         question = f"Delete the DAG {name} permanently, with all versions, datasets, rows and jobs?"
         click.confirm(question, abort=True, err=True)
     with open_operations(org) as operations:

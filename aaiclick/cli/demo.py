@@ -58,7 +58,7 @@ class DemoCommands:
         """Run a command and return its standard output; raises StackError if it fails."""
         if shown:
             print_message(f"$ aaiclick {' '.join(_shorten(argument) for argument in arguments)}")
-        command = [sys.executable, "-m", "aaiclick", *arguments]
+        command = [sys.executable, "-P", "-m", "aaiclick", *arguments]
         ended = subprocess.run(command, env=self._environment, capture_output=True, text=True)
         if ended.returncode:
             raise StackError(f"'aaiclick {' '.join(arguments)}' failed:\n{ended.stderr}")
@@ -68,7 +68,7 @@ class DemoCommands:
     def start(self, name: str, *arguments: str) -> Generator[tuple[psutil.Popen, Path]]:
         """Start a command with a log file; it is stopped at the end of the block."""
         log = self._home / f"{name}.log"
-        command = [sys.executable, "-m", "aaiclick", *arguments]
+        command = [sys.executable, "-P", "-m", "aaiclick", *arguments]
         with log.open("wb") as stream, psutil.Popen(command, env=self._environment, stderr=stream) as process:
             try:
                 yield process, log

@@ -16,6 +16,7 @@ import click
 
 from aaiclick.cli.log_tail import LogTail
 from aaiclick.cli.output import print_message
+from aaiclick.cli.param_types import split_names
 from aaiclick.cli.stack import hold_stack
 from aaiclick.cli.up import make_stop_pipe, serve_stack
 from aaiclick.errors import AaiclickError
@@ -27,7 +28,10 @@ CHECK_SECONDS = 0.2
 
 @click.command()
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes.")
-@click.option("--import", "imports", multiple=True, help="Module to import at start. May be repeated.")
+@click.option(
+    "--import", "imports", multiple=True, callback=split_names,
+    help="Modules to import at start. With commas, or repeated.",
+)  # fmt: skip
 def dev(processes: int, imports: tuple[str, ...]) -> None:
     """Develop: run the stack, the web UI and a worker, until Ctrl-C.
 
@@ -47,7 +51,18 @@ def dev(processes: int, imports: tuple[str, ...]) -> None:
 def _run_worker(settings: Settings, stop: int, processes: int, imports: tuple[str, ...]) -> None:
     """Run the worker and print all logs until a signal arrives; raises AaiclickError if the worker ends before."""
     options = [option for name in imports for option in ("--import", name)]
-    command = [sys.executable, "-m", "aaiclick", "worker", "start", "--reload", "--processes", str(processes), *options]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "aaiclick",
+        "worker",
+        "start",
+        "--reload",
+        "--processes",
+        str(processes),
+        *options,
+    ]
     tail = LogTail(get_logs_dir(settings), Home(settings.home).log_path("server"))
     with _started(command) as worker, tail.run_in_background():
         assert worker.stdout is not None  # noqa: S101

@@ -8,6 +8,7 @@ import click
 
 from aaiclick.cli.operations import open_operations
 from aaiclick.cli.output import output_option, print_record
+from aaiclick.cli.param_types import TimeType
 
 
 @click.command("enqueue")
@@ -17,7 +18,7 @@ from aaiclick.cli.output import output_option, print_record
 @click.option("--entrypoint", help="Import path of the function [default: the handler of the type].")
 @click.option("--queue", help="Queue [default: default].")
 @click.option("--priority", type=click.IntRange(-32768, 32767), help="Higher ones first [default: 0].")
-@click.option("--run-at", metavar="TIME", help="Not before this time, such as 2026-01-31T08:00:00Z.")
+@click.option("--run-at", type=TimeType(), metavar="TIME", help="Not before this time, such as 2026-01-31T08:00:00Z.")
 @click.option("--key", "idempotency_key", help="Idempotency key: an item with it is enqueued once.")
 @click.option("--rate", metavar="N/PERIOD", help="At most so many in any period, such as 100/m.")
 @click.option("--rate-key", help="Items with the same key share the rate [default: the type].")

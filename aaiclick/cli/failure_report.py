@@ -28,8 +28,9 @@ def report_failure(job: Job) -> None:
         return
     with open_operations() as operations:
         failed = list(islice(_iter_failed(operations, job), MAX_TASKS))
-        for task in failed:
-            print_message(_describe_task(operations, task))
+        for number, task in enumerate(failed):
+            is_repeated = any((task.type, task.error) == (other.type, other.error) for other in failed[:number])
+            print_message(_describe_task(operations, task, is_repeated))
     if job.failed_tasks > len(failed):
         print_message(f"\n{job.failed_tasks - len(failed)} more tasks failed: aaiclick tasks ls {job.id}")
     if failed:
@@ -44,11 +45,16 @@ def _iter_failed(operations: SyncEndpoints, job: Job) -> Iterator[Task]:
         yield from operations.list_tasks(job.id, status=status, limit=MAX_TASKS)
 
 
-def _describe_task(operations: SyncEndpoints, task: Task) -> str:
-    attempts = f"attempt {task.attempt}" + (f" of {task.max_attempts}" if task.status == "DEAD_LETTER" else "")
+def _describe_task(operations: SyncEndpoints, task: Task, is_repeated: bool) -> str:
+    attempts = f"attempt {task.attempt}"
+    if task.status == "DEAD_LETTER" and task.attempt <= task.max_attempts:  # interrupted attempts do not count
+        attempts += f" of {task.max_attempts}"
     arguments = "" if _is_definition(task) else f"({format_arguments(operations.get_task(task.id).kwargs)})"
     call = f"{task.type}{arguments}"
-    description = f"\n{call} (task {task.id}) failed in {attempts}:\n\n{(task.error or '').rstrip()}"
+    description = f"\n{call} (task {task.id}) failed in {attempts}"
+    if is_repeated:
+        return f"{description} with the same error."
+    description += f":\n\n{(task.error or '').rstrip()}"
     lines = _last_lines(operations, task)
     if not lines:
         return description

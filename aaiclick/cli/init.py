@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import keyword
+import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from string import Template
@@ -45,7 +47,7 @@ def init(directory: Path, package: str | None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(Template(text).safe_substitute(names), encoding="utf-8")
         click.echo(path.relative_to(directory))
-    change = "" if directory == Path.cwd() else f"cd {directory.name} && "
+    change = "" if directory == Path.cwd() else f"cd {shlex.quote(os.path.relpath(directory))} && "
     print_message(f"Project {names['name']} created. Run its tests with: {change}python -m pytest")
     print_message(f"Then: {change}aaiclick run {package}.jobs.report_trips")
 
@@ -53,7 +55,7 @@ def init(directory: Path, package: str | None) -> None:
 def _check_package(package: str) -> None:
     if not package.isidentifier() or keyword.iskeyword(package):
         raise RequestError(f"{package!r} cannot be the name of a package.", remedy="Name one: --package my_project")
-    if package in sys.stdlib_module_names or package in ("aaiclick", "tests", "dags"):
+    if package in sys.stdlib_module_names or package in ("aaiclick", "tests", "test", "dags"):
         raise RequestError(
             f"The package {package!r} would hide a module of the same name.",
             remedy="Name another: --package my_project",

@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from aaiclick._version import __version__
 from aaiclick.cli.announcement import announce_postgres
-from aaiclick.errors import EXIT_FAILED, EXIT_USAGE, AaiclickError
+from aaiclick.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
 from aaiclick.missing_modules import find_remedy
 
 EXIT_INTERRUPTED = 130
@@ -149,7 +149,7 @@ def run_command(arguments: list[str]) -> int:
     try:
         outcome = cli.main(arguments, prog_name="aaiclick", standalone_mode=False)
     except AaiclickError as error:
-        return _print_error(error.what, error.remedy, error.exit_code)
+        return _print_error(error.what, _find_other_item(error) or error.remedy, error.exit_code)
     except click.Abort:
         return _print_error("Interrupted.", "", EXIT_INTERRUPTED)
     except click.ClickException as error:
@@ -165,6 +165,13 @@ def run_command(arguments: list[str]) -> int:
             return _print_error(f"{error.msg}.", remedy, EXIT_FAILED)
         return _report_unexpected(error)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _find_other_item(error: AaiclickError) -> str:
+    """Remedy if the id that is not found belongs to another kind of item."""
+    if error.exit_code != EXIT_NOT_FOUND:
+        return ""
+    return importlib.import_module("aaiclick.cli.other_items").suggest_other_item(error.what)
 
 
 def _print_error(what: str, remedy: str, code: int) -> int:

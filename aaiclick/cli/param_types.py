@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 import click
@@ -24,7 +25,9 @@ class IdType(IntParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if not str(value).lstrip("-").isdecimal():
-            self.fail(f"{value!r} is not a valid integer.", param, ctx)
+            listing = {"tasks": "tasks ls JOB"}.get(name := next(reversed(self.listing_names), ""), f"{name} ls")
+            where = f" 'aaiclick {listing}' lists them." if name else ""
+            self.fail(f"{value!r} is not a valid id: ids are numbers.{where}", param, ctx)
         number = int(super().convert(value, param, ctx))
         if not self._first <= number <= LAST_ID:
             self.fail(f"{value} is not a valid id: ids are numbers from 1 to {LAST_ID}.", param, ctx)
@@ -39,6 +42,26 @@ class IdType(IntParamType):
 
         with open_operations(None if ctx is None else ctx.params.get("org")) as operations:
             return find_id(operations, self.listing_names, prefix)
+
+
+def split_names(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
+    """Callback of a repeated option: its values may also be joined by commas."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+
+
+class TimeType(click.ParamType[str]):
+    """Time with a time zone, in ISO format."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a time. Write it as 2026-01-31T08:00:00Z.", param, ctx)
+        if time.tzinfo is None:
+            self.fail(f"{value!r} has no time zone. Write it as 2026-01-31T08:00:00Z.", param, ctx)
+        return str(value)
 
 
 class Number(click.FloatRange):

@@ -22,7 +22,7 @@ from aaiclick.cli.job_request import build_job_graph, build_job_options
 from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import print_message, print_record
 from aaiclick.cli.user_module import import_user_module, load_target, split_entrypoint
-from aaiclick.cli.watch import describe_unwatched, warn_about_other_code, watch_job
+from aaiclick.cli.watch import describe_unwatched, has_other_workers, warn_about_other_code, watch_job
 from aaiclick.client.job_handle import iter_job_results
 from aaiclick.data.json_results import to_json_value
 from aaiclick.data.plain_preview import preview_plain
@@ -172,6 +172,8 @@ async def _run_local(
             await watch_job(context, job.id)
         else:
             await warn_about_other_code(context, job.id)
+            if not await has_other_workers(context, job.id):
+                print_message("It waits for a worker. Start one in this directory: aaiclick worker start")
         async with context.connection() as connection:
             ended = await get_job(connection, local_actor(), job.id)
         results, omitted = await _load_results(context, job.id, limit) if wait else ([], 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import get_args
 
@@ -26,6 +25,7 @@ from aaiclick.cli.output import (
     print_records,
 )
 from aaiclick.cli.param_types import ARGUMENT, NAME
+from aaiclick.cron import format_interval
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
@@ -100,6 +100,8 @@ def add_schedule(
     If the module can be imported here, the arguments are checked, and the parameter of the nominal time is found.
     """
     check_name(name)
+    if (fields.get("cron") is None) == (fields.get("every") is None):
+        raise click.UsageError("Give --cron or --every, such as --every 5m.")
     fields = {key: value for key, value in fields.items() if value is not None}
     request = parse_fields(ScheduleRequest, {"name": name, "entrypoint": entrypoint, "kwargs": dict(pairs), **fields})
     target = None if entrypoint is None else _find_job_function(entrypoint)
@@ -218,7 +220,7 @@ def sync_schedules(module: str, dry_run: bool, org: str, output: str) -> None:
 
 
 def _table_row(schedule: Schedule) -> Row:
-    every = "" if schedule.every_seconds is None else f"every {timedelta(seconds=schedule.every_seconds)}"
+    every = "" if schedule.every_seconds is None else f"every {format_interval(schedule.every_seconds)}"
     return {
         "name": schedule.name,
         "state": schedule.state,

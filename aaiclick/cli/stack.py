@@ -27,7 +27,7 @@ def up(detach: bool, background: bool) -> None:
     """Start the whole stack and keep it running until Ctrl-C.
 
     Starts embedded PostgreSQL and ClickHouse unless servers are configured, upgrades the schema, and serves the web UI
-    and HTTP API.
+    and HTTP API at AAICLICK_SERVER_HOST and AAICLICK_SERVER_PORT.
     """
     if detach:
         home = Home(_local_settings("'up'").home)

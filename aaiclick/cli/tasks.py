@@ -231,14 +231,20 @@ def _print_log(operations: SyncEndpoints, task_id: int, follow: bool, attempt: i
     """Print the log of a task, after a heading if there is any output; returns whether there is."""
     excerpt = worker_logs.LogExcerpt(attempt)
     has_output = False
+    last_attempt = worker_logs.LastAttempt()
     for piece in _read_log(operations, task_id, follow):
+        last_attempt.feed(piece)
         text = excerpt.feed(piece)
         if text and not has_output:
             text = heading + text
         has_output |= _echo_text(text)
         if excerpt.is_finished:
             break
-    return _echo_text(excerpt.unfinished_line()) or has_output
+    has_output |= _echo_text(excerpt.unfinished_line())
+    task = operations.get_task(task_id)
+    if has_output and attempt is None and task.completed_at is not None and last_attempt.number < task.attempt:
+        _echo_text(f"=== attempt {task.attempt} has printed nothing ===\n")
+    return has_output
 
 
 def _echo_text(text: str) -> bool:

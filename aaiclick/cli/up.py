@@ -81,7 +81,7 @@ async def _prepare_databases(
 
 def _start_cleanup() -> subprocess.Popen[bytes]:
     """Start cleanup and sweeper in a child process; its messages are dropped, since another one may be running."""
-    command = [sys.executable, "-m", "aaiclick", "background", "start", "--with-parent"]
+    command = [sys.executable, "-P", "-m", "aaiclick", "background", "start", "--with-parent"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 

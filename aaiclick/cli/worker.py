@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from aaiclick.cli.output import print_message
-from aaiclick.cli.param_types import NAME, Number
+from aaiclick.cli.param_types import NAME, Number, split_names
 from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
@@ -45,7 +45,7 @@ def worker() -> None:
 @click.option(
     "--concurrency", type=click.IntRange(1, 1000), default=16, show_default=True, help="Concurrent tasks per process."
 )
-@click.option("--queue", "queues", multiple=True, help="Queue to serve; may be repeated [default: all].")
+@click.option("--queue", "queues", type=NAME, multiple=True, help="Queue to serve; may be repeated [default: all].")
 @click.option(
     "--runtime", default=None, metavar="NAME[@ORG]",
     help="Serve only this runtime, and claim a task for each message of its SQS queue (AAICLICK_RUNTIMES).",
@@ -54,7 +54,8 @@ def worker() -> None:
     "--import",
     "imports",
     multiple=True,
-    help="Module to import at start; its functions and handlers may be tasks. May be repeated.",
+    callback=split_names,
+    help="Modules to import at start; their functions and handlers may be tasks. With commas, or repeated.",
 )
 @click.option(
     "--isolation", type=click.Choice(["none", "process"]), default="none", show_default=True,
@@ -162,6 +163,8 @@ def server_endpoint(url: str | None, key: str | None) -> ServerEndpoint | None:
     if url is None:
         return None
     secret = key or (settings.api_key.get_secret_value() if settings.api_key else "")
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError(f"The server {url!r:.100} is not a URL.", remedy=f"Write http://{url} or https://{url}")
     return ServerEndpoint(url.rstrip("/"), secret)
 
 

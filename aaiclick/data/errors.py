@@ -9,6 +9,7 @@ AaiclickError
     ├── ColumnNotFoundError      there is no such column
     ├── ColumnNameError          a column cannot have this name
     ├── DataTypeError            an operation does not exist for these types
+    │   └── UnreadValueError     an expression is used as a value before it runs
     ├── ConversionError          a Python value cannot be stored without loss
     ├── LengthError              Objects of different lengths were combined row by row
     ├── WhereError               a `where` text is not a valid condition
@@ -68,6 +69,10 @@ class ColumnNameError(DataError):
 
 class DataTypeError(DataError):
     """An operation does not exist for these types."""
+
+
+class UnreadValueError(DataTypeError, TypeError):
+    """An expression is used as a value before it runs."""
 
 
 class ConversionError(DataError):

@@ -215,7 +215,7 @@ async def backfill_dag(
 
 
 def _dag_not_found(dag: str) -> NotFoundError:
-    return NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="'aaiclick dag versions' lists them.")
+    return NotFoundError(f"There is no DAG {dag!r:.80}.", remedy="'aaiclick dag ls' lists them.")
 
 
 async def _may_read_version(connection: Connection, reader: Reader, dag: str, version_id: UUID | None = None) -> bool:

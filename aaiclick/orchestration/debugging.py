@@ -20,6 +20,7 @@ from aaiclick.data.io.argument_conversion import convert_argument
 from aaiclick.data.io.typed_values import annotations_of
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.orchestration.context import OrchContext
+from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.task_context import enter_repetition, leave_repetition
 from aaiclick.orchestration.typed_arguments import restore_arguments
 from aaiclick.orchestration.worker.argument_binding import map_leaves
@@ -95,6 +96,6 @@ async def repeat_task(task_id: int, load_function: Callable[[str], Callable[...,
         token = enter_repetition()
         try:
             value = function(**restore_arguments(function, converted))
-            return await value if inspect.isawaitable(value) else value
+            return await value if inspect.isawaitable(value) and not isinstance(value, Task) else value
         finally:
             leave_repetition(token)

@@ -13,9 +13,14 @@ from aaiclick.errors import SubmitError
 
 TOP_LEVEL = "Define the function at the top level of a module: workers import it by its name."
 
+WRAPPED = "If it comes from a decorator below, write @functools.wraps(FUNCTION) above its inner function."
+
 
 def check_function(function: object, decorator: str, *, is_local_allowed: bool = False) -> None:
     """Raise SubmitError if a function could not be run by its name; local functions only if they are allowed."""
+    if other := getattr(type(function), "decorator", None):
+        name = cast("Any", function).__name__
+        raise _refusal(decorator, f"{name}, which has {other}", "A function has one of @task and @job: remove one.")
     if isinstance(function, staticmethod | classmethod):
         raise _refusal(decorator, f"the method {cast('Any', function).__qualname__}", TOP_LEVEL)
     name = getattr(function, "__qualname__", None)
@@ -25,11 +30,18 @@ def check_function(function: object, decorator: str, *, is_local_allowed: bool =
     if name.endswith("<lambda>"):
         raise _refusal(decorator, "a lambda, which has no name", "Define it with 'def' at the top level of a module.")
     if "<locals>" in name and not is_local_allowed:
-        raise _refusal(decorator, f"{name.rpartition('.')[2]}, which is defined inside another function", TOP_LEVEL)
+        remedy = WRAPPED if _is_wrapper(function) else TOP_LEVEL
+        raise _refusal(decorator, f"{name.rpartition('.')[2]}, which is defined inside another function", remedy)
     if "." in name.rpartition("<locals>.")[2]:
         raise _refusal(decorator, f"the method {name}", TOP_LEVEL)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise _refusal(decorator, f"{name}, which yields values", "Return a list, or an Object, and not a generator.")
+
+
+def _is_wrapper(function: Callable[..., object]) -> bool:
+    """Whether a function calls another one that a decorator has received."""
+    cells = getattr(function, "__closure__", None) or ()
+    return any(callable(cell.cell_contents) for cell in cells)
 
 
 def _refusal(decorator: str, what: str, remedy: str) -> SubmitError:

@@ -44,6 +44,7 @@ from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.failure_paths import (
     Handler,
     add_handler,
+    check_handler,
     has_compensation,
     is_handler,
     make_failure_tasks,
@@ -51,7 +52,7 @@ from aaiclick.orchestration.failure_paths import (
 )
 from aaiclick.orchestration.graph import Group, Job, Node, ResultTask, Task
 from aaiclick.orchestration.handler_registry import entrypoint_of
-from aaiclick.orchestration.job_call import PendingJob
+from aaiclick.orchestration.job_call import PendingJob, check_no_import
 from aaiclick.orchestration.job_labels import check_labels, make_call_trigger
 from aaiclick.orchestration.parameters import JobParameters
 from aaiclick.orchestration.process_version import current_code_version
@@ -81,6 +82,8 @@ def add_to_built_job(node: Node) -> None:
 class TaskFunction(Generic[P, R]):
     """Function decorated with @task: its calls return Tasks."""
 
+    decorator = "@task"
+
     def __init__(
         self,
         function: Callable[P, object],
@@ -90,6 +93,7 @@ class TaskFunction(Generic[P, R]):
     ) -> None:
         check_function(function, "@task")
         options.check(f"The task {function.__name__}")
+        check_handler(on_failure, "on_failure")
         functools.update_wrapper(self, function)
         self.function = function
         self.task_options = options
@@ -269,6 +273,8 @@ def _make_policy(name: str, options: JobKeywords) -> JobPolicy:
 class JobFunction(Generic[P]):
     """Function decorated with @job: it creates tasks, and its calls submit them as a job."""
 
+    decorator = "@job"
+
     def __init__(self, function: Callable[P, object], options: JobKeywords) -> None:
         check_function(function, "@job", is_local_allowed=True)
         functools.update_wrapper(self, function)
@@ -280,12 +286,15 @@ class JobFunction(Generic[P]):
         self.policy = _make_policy(self.name, options)
         self.labels = check_labels(f"The job {self.name!r}", options.get("tags"), options.get("owner"))
         self._finally, self._on_failure = options.get("finally_"), options.get("on_failure")
+        check_handler(self._finally, "finally_")
+        check_handler(self._on_failure, "on_failure")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Job]:
         """Validate the arguments, build and submit the job, when it is awaited."""
         return PendingJob(self._submit_call(*args, **kwargs), self.function.__name__)
 
     async def _submit_call(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        check_no_import(self.name)
         nodes = await self.build_async(*args, **kwargs)
         return await self.submit(nodes, self.parameters.signature.bind(*args, **kwargs).arguments)
 

@@ -60,6 +60,17 @@ def _branch_name(node: Callable[..., object] | Group | str) -> str:
     return node.name if isinstance(node, Group) else entrypoint_of(_function_of(node))
 
 
+def check_handler(handler: object, option: str) -> None:
+    """Raise SubmitError for a value that is no handler."""
+    if handler is None or isinstance(handler, Task) or callable(handler):
+        return
+    if not isinstance(handler, str) or "." not in handler:
+        raise SubmitError(
+            f"The option {option} has the value {handler!r:.60}.",
+            remedy="Give a function, or the import path of one: package.module.function.",
+        )
+
+
 def make_handler(handler: Handler, when: When, arguments: Mapping[str, object] | None = None) -> Task:
     """The task that runs a handler. Its first parameter is the failure, unless `arguments` names it."""
     if isinstance(handler, Task):

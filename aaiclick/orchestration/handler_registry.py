@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Never, TypeVar, get_args, get_origin, get_type_hints
 
 from aaiclick.cron import parse_interval
 from aaiclick.errors import EntrypointError, SubmitError
+from aaiclick.orchestration.decorator_checks import check_keywords
+from aaiclick.store.task_options import TaskKeywords
 
 Function = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -34,7 +36,7 @@ class BatchOptions:
     """Annotation of an item; None: the payload as it is."""
 
 
-def handler(task_type: str, *, batch: int | None = None, within: str = "1s") -> Callable[[F], F]:
+def handler(task_type: str, *, batch: int | None = None, within: str = "1s", **unknown: Never) -> Callable[[F], F]:
     """Register the decorated function for items of a type; its parameters are the fields of the payload.
 
     With `batch`, its only parameter is a list of up to so many payloads, which a worker has collected `within` that
@@ -47,6 +49,12 @@ def handler(task_type: str, *, batch: int | None = None, within: str = "1s") -> 
     await enqueue("email:send", {"to": "ada@example.org", "subject": "Hello"})
     ```
     """
+    if not isinstance(task_type, str) or not task_type:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SubmitError("@handler has no type of items.", remedy='Name it: @handler("mail:send").')
+    for option in unknown:
+        is_of_items = option in TaskKeywords.__annotations__
+        elsewhere = f"{option!r} is an option of enqueue() and enqueue_many()." if is_of_items else ""
+        check_keywords({option: None}, ("batch", "within"), "@handler", elsewhere)
 
     def register(function: F) -> F:
         entry = function if batch is None else _make_batch_entry(function, task_type, batch, within)

@@ -28,6 +28,8 @@ _TAG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 
 def check_labels(where: str, tags: Mapping[str, str] | None, owner: str | None = None) -> dict[str, str]:
     """Tags of a job, with the owner as one of them; raises SubmitError for those that cannot be stored."""
+    if not isinstance(tags, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]  (of untyped code)
+        raise SubmitError(f"{where} has the tags {tags!r:.60}.", remedy='Give names and values: {"team": "finance"}.')
     labels = dict(tags or {})
     if OWNER in labels:
         raise SubmitError(f"{where} has a tag named 'owner'.", remedy='Use owner="NAME".')

@@ -31,6 +31,10 @@ def register_cache(function: Function, cache: str, key: CacheKey | None) -> None
     """Cache the results of a function: "input" without a time limit, or for an interval such as "1d"."""
     if not isinstance(key, str | Callable | None):  # pyright: ignore[reportUnnecessaryIsInstance]  (of untyped code)
         raise SubmitError(f"The cache key {key!r:.50} is not valid.", remedy="Give text, or a function for it.")
+    if not isinstance(cache, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (of untyped code)
+        raise SubmitError(
+            f"The option cache has the value {cache!r:.50}.", remedy='Give "input", or a time: cache="1d".'
+        )
     max_age = None if cache == "input" else parse_interval(cache).total_seconds()
     _options[function] = CacheOptions(max_age, key)
 

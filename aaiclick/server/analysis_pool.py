@@ -121,7 +121,7 @@ class AnalysisProcess:
     async def start(cls, cpu_seconds: float) -> AnalysisProcess:
         process = cls(
             await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "aaiclick.server.analysis_process", str(cpu_seconds),
+                sys.executable, "-P", "-m", "aaiclick.server.analysis_process", str(cpu_seconds),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             )
         )  # fmt: skip

@@ -85,6 +85,7 @@ class TaskOptions:
                 raise SubmitError("A task has retries and max_attempts.", remedy="Give one of them.")
             changes["max_attempts"] = retries + 1
         if (policy := changes.get("retry_policy")) is not None:
+            _check_retry_policy(policy)
             changes["retry_policy"] = json.dumps(dict(policy))
         if changes.get("when") == "all":
             changes["when"] = None
@@ -103,6 +104,13 @@ class TaskOptions:
             raise SubmitError(
                 f"{what} would be tried {self.max_attempts} times.",
                 remedy=f"max_attempts is 1 to {SMALLINT_MAX} (retries + 1).",
+            )
+        if not self.queue.strip():
+            raise SubmitError(f"{what} has no queue: its name is empty.", remedy='Give a name: queue="reports".')
+        if self.run_at is not None and self.run_at.tzinfo is None:
+            raise SubmitError(
+                f"{what} has run_at {self.run_at.isoformat()} without a time zone.",
+                remedy="Add one, as datetime(…, tzinfo=UTC) or datetime.now(UTC) + timedelta(…).",
             )
         if self.when not in (None, *get_args(When)):
             raise SubmitError(f"{what} has when={self.when!r}.", remedy=f"It is one of {', '.join(get_args(When))}.")
@@ -169,6 +177,21 @@ def _check_type(name: str, value: object) -> None:
     is_valid = isinstance(value, types) and (bool in types or not isinstance(value, bool))
     if value is not None and not is_valid and types != (object,):
         raise SubmitError(f"The option {name} has the value {value!r:.60}.", remedy=f"Give {description}.")
+
+
+POLICY_FIELDS = ("base_seconds", "cap_seconds")
+
+
+def _check_retry_policy(policy: Mapping[str, object]) -> None:
+    """Raise SubmitError for other fields than those of a retry policy, and for values that are no numbers."""
+    for name, value in policy.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name not in POLICY_FIELDS or not is_number:
+            example = OPTION_TYPES["retry_policy"][1]
+            raise SubmitError(
+                f"The option retry_policy has the field {name!r:.40} with the value {value!r:.40}.",
+                remedy=f"Its fields are {' and '.join(POLICY_FIELDS)}, numbers of seconds: {example}.",
+            )
 
 
 _RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,5}(?:\.[0-9]{1,3})?)([smhd]?)")

@@ -146,6 +146,25 @@ def test_failed_job_is_retried(project, tmp_path):
     project("worker", "start", "--drain", "--processes", "1")
     job = records(project("jobs", "show", job["id"], "-o", "json"))
     assert job["status"] == "COMPLETED"
+    assert project("logs", dead["id"]).stdout.endswith("=== attempt 2 has printed nothing ===\n")
+
+
+def test_id_of_another_item_is_explained(project):
+    submitted = project("run", "project.greet", "--arg", 'words=["x"]', "--no-wait", "-o", "json")
+    assert "It waits for a worker. Start one in this directory: aaiclick worker start" in submitted.stderr
+    job = records(submitted)
+    (task,) = records(project("tasks", "ls", job["id"], "-o", "json"))
+    for command in ("show", "cancel", "retry"):
+        shown = project("jobs", command, task["id"]).stderr
+        assert f"{task['id']} is a task of job {job['id']}: aaiclick tasks show" in shown
+    for command in ("show", "why", "cancel"):
+        assert f"{job['id']} is a job: aaiclick jobs show" in project("tasks", command, job["id"]).stderr
+    assert project("jobs", "show", "381405937744023552").stderr.endswith("'aaiclick jobs ls' lists jobs.\n")
+
+
+def test_file_with_the_name_of_a_standard_module_is_reported(project, tmp_path, no_traceback):
+    (tmp_path / "random.py").write_text(TASKS)
+    no_traceback(project("run", "random.greet"), 2, "Rename the file, for example to my_random.py.")
 
 
 def test_dead_letters_are_redriven(project, tmp_path):
@@ -180,7 +199,7 @@ def test_waiting_task_is_explained(project):
         (["tasks", "ls", "1"], 3, "There is no job 1."),
         (["tasks", "cancel", "1"], 3, "There is no task 1."),
         (["logs", "1"], 3, "There is no task 1."),
-        (["jobs", "show", "x"], 2, "is not a valid integer"),
+        (["jobs", "show", "x"], 2, "is not a valid id: ids are numbers."),
         (["jobs", "ls", "--status", "WRONG"], 2, "is not one of"),
         (["run", "no_such_module.job"], 2, "cannot be imported"),
         (["run", "project.no_such_job"], 2, "Its jobs and tasks: say, fragile, greet, careful"),

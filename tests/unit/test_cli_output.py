@@ -133,7 +133,7 @@ def test_invalid_id_is_refused_before_connecting(line: str, capsys) -> None:
         assert run_command([*line.split(), number]) == 2
         assert f"{number} is not a valid id: ids are numbers from 1 to {2**63 - 1}." in capsys.readouterr().err
     assert run_command([*line.split(), "x"]) == 2
-    assert "'x' is not a valid integer" in capsys.readouterr().err
+    assert "'x' is not a valid id: ids are numbers." in capsys.readouterr().err
 
 
 def test_id_parameters_are_validated() -> None:

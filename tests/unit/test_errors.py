@@ -12,7 +12,7 @@ from aaiclick.errors import AaiclickError
 EXIT_CODES = {
     1: """AaiclickError SchemaError ConflictError SecretError DeliveryError LeaseLost DeployError DataError
         StaleObjectError ObjectExistsError ColumnNotFoundError ColumnNameError DataTypeError ConversionError LengthError
-        IngestError QueryError DataTestError UserCodeError JobFailedError""",
+        UnreadValueError IngestError QueryError DataTestError InvalidTestError UserCodeError JobFailedError""",
     2: """SettingsError HomeError EntrypointError SubmitError PlaceholderError PlaceholderAttributeError
         CycleError LimitError ScheduleError RequestError
         CatalogError AnalysisLimitError DagError OperatorError DatasetError QueryRefusedError LineageError

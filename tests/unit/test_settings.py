@@ -57,6 +57,7 @@ def test_settings_are_frozen():
         ("AAICLICK_MACHINE_IDS", "9-3", "the first not above the last"),
         ("AAICLICK_MACHINE_IDS", "0-1024", "between 0 and 1023"),
         ("AAICLICK_MACHINE_IDS", "a-b", "write FIRST-LAST"),
+        ("AAICLICK_API_KEY", "schlüssel", "printable ASCII characters"),
         ("AAICLICK_TASK_MODULES", "my app", "'my app' is not the name of a module"),
         ("AAICLICK_DATABASE_URL", "mysql://x", "write postgresql://user:password@host:5432/database"),
         ("AAICLICK_DATABASE_URL", "postgresql://", "names no host"),
@@ -75,6 +76,12 @@ def test_error_names_an_invalid_variable(monkeypatch, name, value, message):
     assert message in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "aaiclick config" in caught.value.remedy
+
+
+def test_api_key_has_no_line_break(monkeypatch):
+    key = settings_with(monkeypatch, AAICLICK_API_KEY="aai_key\n").api_key
+    assert key is not None
+    assert key.get_secret_value() == "aai_key"
 
 
 def test_several_bad_variables_are_reported_together(monkeypatch):

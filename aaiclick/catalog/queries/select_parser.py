@@ -174,7 +174,8 @@ def _check_table(node: exp.Table) -> None:
     if not isinstance(node.this, exp.Identifier):
         shown = node.this.name if isinstance(node.this, exp.Anonymous) else type(node.this).__name__.lower()
         raise QueryRefusedError(
-            f"A query reads datasets by name, not from functions such as {shown:.60}.", remedy="Name a dataset."
+            f"A query reads datasets by name, not from functions such as {shown:.60}.",
+            remedy="Name a dataset; for rows without one: SELECT arrayJoin(range(100)) AS number",
         )
     extra = [key for key, value in node.args.items() if value and key not in ("this", "db", "alias", "joins")]
     if "sample" in extra:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from aaiclick.data.arguments import check_methods
-from aaiclick.data.errors import DataTypeError, check_integer
+from aaiclick.data.errors import DataTypeError, UnreadValueError, check_integer
 from aaiclick.data.expressions.aggregate_methods import AggregateMethods
 from aaiclick.data.expressions.literals import to_micros
 from aaiclick.data.expressions.namespaces import (
@@ -177,7 +177,10 @@ class ExpressionMethods(AggregateMethods, WindowMethods):
         )
 
     def __iter__(self) -> Any:
-        raise TypeError("An expression is not iterable; read it with .data() or .iter_batches().")
+        raise UnreadValueError(
+            "An expression cannot be iterated before it runs.",
+            remedy="Read it: 'for row in await rows.data()', or in parts with 'async for … in rows.iter_batches()'.",
+        )
 
     def between(self, low: object, high: object) -> Self:
         """Whether it lies between two values, inclusive."""

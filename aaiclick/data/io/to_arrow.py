@@ -225,12 +225,23 @@ def _frame_columns(value: Any) -> tuple[Shape, dict[str, object]] | None:
         return "column", {VALUE: value.to_arrow()}
     if module == "pandas" and class_name == "DataFrame":
         check_column_names(str(name) for name in value.columns)
+        _check_index(value)
         return "table", {str(name): _from_pandas(str(name), value[name]) for name in value.columns}
     if module == "pandas" and class_name in ("Series", "Index"):
         return "column", {VALUE: _from_pandas(VALUE, value)}
     if module == "numpy" and class_name == "ndarray":
         return _numpy_columns(value)
     return None
+
+
+def _check_index(frame: Any) -> None:
+    """Raise ConversionError for an index with a name, such as the keys of a group_by: it would be lost."""
+    names = [name for name in frame.index.names if name is not None]
+    if names:
+        raise ConversionError(
+            f"The frame has the index {', '.join(map(repr, names))}, and an index is not stored.",
+            remedy="Call reset_index() to keep it as a column, or reset_index(drop=True).",
+        )
 
 
 def _from_pandas(name: str, values: Any) -> pa.Array:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 from aaiclick.data.errors import ConversionError, ObjectNotFoundError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.gateway import WorkerGateway
+from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.handler_registry import BatchOptions, find_batch
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
 from aaiclick.orchestration.process_version import current_code_version
@@ -184,7 +185,7 @@ class Executor:
                 continue
             if error is not None:
                 raise error
-            return await value if inspect.isawaitable(value) else value
+            return await value if inspect.isawaitable(value) and not isinstance(value, Task) else value
 
 
 async def _find_cached_value(

@@ -63,7 +63,7 @@ class ForkServer:
         parent_end, child_end = socket.socketpair()
         with child_end:
             handle = child_end.fileno()
-            process = subprocess.Popen([sys.executable, "-m", module, str(handle)], pass_fds=[handle])
+            process = subprocess.Popen([sys.executable, "-P", "-m", module, str(handle)], pass_fds=[handle])
         return cls(parent_end, process.wait)
 
     async def start_child(self, end: socket.socket) -> int:

@@ -24,11 +24,14 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from aaiclick.orchestration.json_logging import make_json_handler
 from aaiclick.orchestration.redaction import Redactor
 from aaiclick.settings import get_settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 T = TypeVar("T")
 
@@ -177,6 +180,28 @@ class _TaskStream(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
+    @functools.cached_property
+    def buffer(self) -> _TaskBuffer:
+        return _TaskBuffer(self)
+
+
+class _TaskBuffer(io.RawIOBase):
+    """`sys.stdout.buffer`: bytes that are not UTF-8 are escaped."""
+
+    def __init__(self, stream: _TaskStream) -> None:
+        self._stream = stream
+
+    def write(self, data: Buffer) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        content = bytes(data)
+        self._stream.write(content.decode(errors="backslashreplace"))
+        return len(content)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def writable(self) -> bool:
+        return True
+
 
 LIBRARIES = frozenset(
     {
@@ -263,6 +288,20 @@ def _submit_in_context(
     if _current.get() is not None:
         return _original_submit(pool, contextvars.copy_context().run, function, *arguments, **keywords)
     return _original_submit(pool, function, *arguments, **keywords)
+
+
+class LastAttempt:
+    """Number of the last attempt in a log that arrives in chunks; 0: none."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._unfinished = ""
+
+    def feed(self, chunk: str) -> None:
+        text = self._unfinished + chunk
+        for heading in ATTEMPT_HEADING.finditer(text):
+            self.number = int(heading[1])
+        self._unfinished = text.rpartition("\n")[2]
 
 
 class LogExcerpt:

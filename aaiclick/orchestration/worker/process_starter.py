@@ -48,6 +48,7 @@ class ProcessStarter:
 
 
 async def _spawn() -> Process:
+    # -P: files of the current directory, such as random.py or types.py, do not replace modules of Python
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
+        sys.executable, "-P", "-m", "aaiclick.orchestration.worker.main", stdin=PIPE, start_new_session=True
     )

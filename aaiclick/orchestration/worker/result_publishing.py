@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterable, Callable, Iterator
 from typing import NamedTuple, cast
@@ -34,6 +35,7 @@ from aaiclick.orchestration.worker.outages import find_outage, publish_pauses
 from aaiclick.orchestration.worker.running_task import RunningTask
 from aaiclick.orchestration.worker.task_data import TaskData
 from aaiclick.store.engine.leases import Wait
+from aaiclick.tracebacks import is_user_error
 
 MAX_INLINE_ITEMS = 10_000
 """Larger values are converted in a thread, so that other tasks go on."""
@@ -72,15 +74,23 @@ class ResultPublisher:
             return PublishedResult(None, branch=value.names)
         if isinstance(value, Wait):
             return PublishedResult(None, wait=value)
-        text = encode_simple(value, self._max_literal_bytes)
-        if text is not None:
-            return _publish_literal(new_table_name(), text)
         try:
-            _check_keys(value, function)
+            text = encode_simple(value, self._max_literal_bytes)
+            if text is not None:
+                return _publish_literal(new_table_name(), text)
+            _check_value(running, value, function)
             return await self._publish_reconnecting(running, value, data)
         except PermanentError as error:
             error.what = f"{error.what}\n\n{describe_function(function)}\n"
             raise
+        except RecursionError as error:
+            if is_user_error(error):  # of an iterator
+                raise
+            raise PermanentError(
+                f"The returned value cannot be stored. It is nested too deeply, or contains itself.\n\n"
+                f"{describe_function(function)}\n",
+                remedy="Return a flat structure, such as a list of dicts.",
+            ) from None
 
     async def _publish_reconnecting(self, running: RunningTask, value: object, data: TaskData) -> PublishedResult:
         for pause in publish_pauses(running.began, running.deadline):
@@ -136,6 +146,26 @@ class ResultPublisher:
             return _publish_reference(obj)
         text = encode_rows(ArrowRows(literal.rows, literal.columns, obj.shape), MAX_ENCODED_BYTES)
         return await _publish_table(obj) if text is None else _publish_literal(obj.table_id, text)
+
+
+def _check_value(running: RunningTask, value: object, function: Callable[..., object]) -> None:
+    """Raise PermanentError for values that cannot be stored, or never end."""
+    if isinstance(value, io.IOBase):
+        raise PermanentError(
+            "The returned value cannot be stored. It is an open file.", remedy="Return its content or its path."
+        )
+    if isinstance(value, Task) and not value.submitted and _is_same_call(running, value):
+        raise PermanentError(
+            "The function returned a call of itself with the same arguments, which would never end.",
+            remedy="If it has several decorators, write @task above all others: it has to be the outermost one.",
+        )
+    _check_keys(value, function)
+
+
+def _is_same_call(running: RunningTask, task: Task) -> bool:
+    if task.entrypoint != running.claim.entrypoint:
+        return False
+    return json.loads(running.claim.kwargs) == json.loads(serialise_value(task.kwargs, "The returned task")[0])
 
 
 def _check_keys(value: object, function: Callable[..., object]) -> None:

@@ -67,7 +67,7 @@ async def list_definitions(connection: Connection, org_id: UUID, dag_name: str) 
     rows = await connection.fetch(statement("list_definitions"), org_id, dag_name)
     if not rows:
         raise NotFoundError(
-            f"The DAG {dag_name!r:.80} has no serving version.", remedy="'aaiclick dag versions' lists the versions."
+            f"The DAG {dag_name!r:.80} has no serving version.", remedy="'aaiclick dag ls' lists the DAGs."
         )
     return rows
 

@@ -83,5 +83,6 @@ SELECT id, org_id, job_id, group_id, has_dependents, concurrency_key, status, qu
     -- For the error of the job: the line of a traceback that names the error, else the first line.
     CASE WHEN status IN ('FAILED', 'DEAD_LETTER') AND job_id IS NOT NULL THEN
         left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,
-            split_part(regexp_replace(error, '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) END AS cause
+            split_part(regexp_replace(regexp_replace(error, '^  \+ Exception Group Traceback .*?\n  \| (?=\S)', ''),
+                '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) END AS cause
 FROM ended

@@ -169,7 +169,8 @@ WITH fresh AS (
 ),
 first AS (
     SELECT left(format('%s (task %s) failed in attempt %s: %s', type, id, attempt,
-        split_part(regexp_replace(error, '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) AS cause
+        split_part(regexp_replace(regexp_replace(error, '^  \+ Exception Group Traceback .*?\n  \| (?=\S)', ''),
+            '^.*\n[ \t][^\n]*\n(?=\S)', ''), E'\n', 1)), 1000) AS cause
     FROM tasks WHERE job_id = $1 AND completed_at IS NOT NULL AND status IN ('FAILED', 'DEAD_LETTER') AND NOT passed_over
     ORDER BY completed_at, id LIMIT 1
 )

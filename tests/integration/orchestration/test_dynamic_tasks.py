@@ -93,6 +93,23 @@ async def test_returned_tasks_are_replaced_by_their_results(aaiclick_clickhouse)
 
 
 @task
+def half(number: int) -> float:
+    return number / 2
+
+
+@task
+def returns_call(number: int) -> float:
+    return half(number)
+
+
+async def test_function_without_async_returns_a_task(aaiclick_clickhouse):
+    call = returns_call.task(5)
+    done = run_job_test(await create_job("returns", call))
+    assert done.status is JobStatus.COMPLETED, done.error
+    assert await outcome(call.id, aaiclick_clickhouse) == 2.5
+
+
+@task
 async def level(depth: int, width: int) -> None:
     """The first task of each level adds the next level."""
     ran["level"] += 1

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aaiclick.cron import DueRuns, IntervalTimes, decide_start, find_due_runs, parse_interval, parse_schedule
+from aaiclick.cron import (
+    DueRuns,
+    IntervalTimes,
+    decide_start,
+    find_due_runs,
+    format_interval,
+    parse_interval,
+    parse_schedule,
+)
 from aaiclick.errors import ScheduleError
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca"]
@@ -236,3 +244,8 @@ def test_invalid_interval_is_refused(text):
     with pytest.raises(ScheduleError, match=r"cannot be read|is not between") as caught:
         parse_interval(text)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["1s", "90s", "5m", "61m", "1h", "36h", "1d", "2w"])
+def test_interval_is_formatted_as_it_is_written(text):
+    assert format_interval(parse_interval(text).total_seconds()) == text

@@ -4,11 +4,18 @@ import asyncio
 import os
 import signal
 import socket
+from pathlib import Path
 
 import psutil
 import pytest
 
 from aaiclick.orchestration.worker.fork_server import ForkServer, ForkServerLostError
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch):
+    """Children do not search modules in the current directory."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]), prepend=os.pathsep)
 
 
 @pytest.fixture

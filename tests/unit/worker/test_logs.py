@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from aaiclick.orchestration.worker import logs
-from aaiclick.orchestration.worker.logs import LogExcerpt, TaskLog, captured_output, set_log
+from aaiclick.orchestration.worker.logs import LastAttempt, LogExcerpt, TaskLog, captured_output, set_log
 
 
 async def speak(directory, number: int, turn: asyncio.Barrier) -> TaskLog:
@@ -39,6 +39,24 @@ async def test_concurrent_tasks_do_not_mix(tmp_path):
         lines = log.path.read_text().splitlines()[1:]
         assert len(lines) == 18
         assert all(f" {number} " in line for line in lines)
+
+
+async def test_bytes_are_written_to_the_log_of_the_task(tmp_path):
+    log = TaskLog(tmp_path / "1.log", 1)
+    with captured_output():
+        set_log(log)
+        sys.stdout.buffer.write("\N{EURO SIGN} ".encode() + b"\xff\n")
+        sys.stdout.buffer.flush()
+        set_log(None)
+    log.close()
+    assert log.path.read_text().splitlines()[1:] == ["\N{EURO SIGN} \\xff"]
+
+
+def test_last_attempt_of_a_log_is_found_across_chunks():
+    last_attempt = LastAttempt()
+    for chunk in ("=== attempt 1, NOW ===\nout\n=== att", "empt 2, NOW ===\n", "out\n"):
+        last_attempt.feed(chunk)
+    assert last_attempt.number == 2
 
 
 def test_output_outside_of_tasks_is_unchanged(capsys):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from aaiclick.api.dags import BackfillResponse
 from aaiclick.api.schedules import Schedule
+from aaiclick.cron import format_interval
 from aaiclick.errors import AaiclickError, ConflictError, LimitError, RequestError, ScheduleError
 from aaiclick.operations import schedules as operations
 from aaiclick.operations.actor import Permission
@@ -44,7 +44,7 @@ def _schedule_name(page: PageRequest) -> str:
 def describe_times(schedule: Schedule) -> str:
     """Describe when a schedule runs: its cron expression and time zone, or its interval."""
     if schedule.every_seconds is not None:
-        return f"every {timedelta(seconds=schedule.every_seconds)}"
+        return f"every {format_interval(schedule.every_seconds)}"
     return f"{schedule.cron} {schedule.timezone}"
 
 
