@@ -260,10 +260,12 @@ async def test_limited_job_with_a_forged_turn_ends(engine: Engine) -> None:
     forged = NewTask(engine.id("forged"), "wait_for_turn", "m.m", json.dumps({"job_id": "one"}), options=options)
     limited = JobPolicy(concurrency=1)
     await submit_job(engine.db, NewJob(engine.id("job"), "nightly", policy=limited), Plan([forged]))
-    await engine.fail(*await engine.claim())
-    assert await engine.db.fetchval("SELECT status FROM jobs WHERE id = $1", engine.id("job")) == "FAILED"
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    claim = await claim_one(engine)
     another = NewTask(engine.id("another"), "a", "m.a")
     await submit_job(engine.db, NewJob(get_snowflake_id(), "nightly", policy=limited), Plan([another]))
+    await begin(engine, await claim_one(engine), Wait("job", 3600.0, job_id=engine.id("job")))
+    await engine.fail(claim)  # the other job has waited for this end
+    assert await engine.db.fetchval("SELECT status FROM jobs WHERE id = $1", engine.id("job")) == "FAILED"
     await engine.run()
     assert await engine.status("another") == "COMPLETED"
+    await control.retry_failed_tasks(engine.db, engine.id("job"))
