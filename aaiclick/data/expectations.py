@@ -29,12 +29,10 @@ from aaiclick.data.compile.data_tests import (
     Unique,
     Value,
     build_query,
-    build_ranges_query,
     build_reasons,
     build_sample,
     check_test_columns,
     explain_pattern,
-    find_dense_columns,
 )
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.create import create_object_from_query, create_object_from_value
@@ -70,8 +68,7 @@ class Verdict:
 
 
 async def run_tests(context: DataContext, tests: Sequence[DataTest], rows: CheckedRows) -> Verdict:
-    """Run all tests as one query, of many rows after one for the ranges of their keys."""
-    rows = await _find_ranges(context, tests, rows)
+    """Run all tests as one query."""
     try:
         result = await context.client.read_text(build_query(tests, rows), query_id=context.query_id())
     except QueryError as error:
@@ -80,15 +77,6 @@ async def run_tests(context: DataContext, tests: Sequence[DataTest], rows: Check
     values = tuple(int(measured[f"aai_test_{number}"]) for number in range(len(tests)))
     messages = tuple(test.judge_value(value, rows) for test, value in zip(tests, values, strict=True))
     return Verdict(int(measured[ROWS]), values, messages)
-
-
-async def _find_ranges(context: DataContext, tests: Sequence[DataTest], rows: CheckedRows) -> CheckedRows:
-    query, columns = build_ranges_query(tests, rows)
-    if not query or rows.row_count is None:
-        return rows
-    result = await context.client.read_text(query, query_id=context.query_id())
-    ranges = [column[0].as_py() for column in result.columns]
-    return replace(rows, smallest=find_dense_columns(columns, ranges, rows.row_count))
 
 
 async def _find_invalid_test(

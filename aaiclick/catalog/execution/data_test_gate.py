@@ -117,7 +117,6 @@ class DataTestGate:
         checked = CheckedRows(
             source, layout.names, remaining, layout.unique_key if layout.mode == "append" else (), references,
             recent_rows=self.location.recent_rows, types=dict(layout.columns), reference_types=self._reference_types(),
-            row_count=staged.rows,
         )  # fmt: skip
         return replace(checked, resolve_sql=partial(self._resolve_sql, checked))
 

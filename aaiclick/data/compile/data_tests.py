@@ -20,9 +20,6 @@ OnFailure = Literal["block", "quarantine", "warn"]
 Value = str | int | float | bool
 
 ROWS = "aai_rows"
-MIN_BITMAP_ROWS = 1_000_000
-MAX_BITMAP_BITS = 2**32
-BITS_PER_ROW = 16
 MAX_RUNS = 30
 """Most runs that a number of rows is compared with."""
 
@@ -71,10 +68,6 @@ class CheckedRows:
     """Returns the SELECT for the text of a SQL test."""
     recent_rows: Sequence[int] = ()
     """Numbers of rows of the last updates, newest first."""
-    row_count: int | None = None
-    """Number of rows, if it is known."""
-    smallest: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The smallest value of integer columns with dense values: a bitmap counts those faster than a hash table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,10 +139,7 @@ class Unique(RowTest):
         if self._is_implied(rows):
             return "0"
         names = _names(self.columns)
-        distinct = f"uniqExact({names})"
-        if self.columns[0] in rows.smallest and len(self.columns) == 1:
-            distinct = f"groupBitmap(toUInt32({names} - {rows.smallest[self.columns[0]]}))"
-        value = f"toInt64(countIf({self._complete()})) - toInt64({distinct})"
+        value = f"toInt64(countIf({self._complete()})) - toInt64(uniqExact({names}))"
         return f"{value} + countIf({self._is_remaining(rows)})" if rows.remaining else value
 
     def build_condition(self, rows: CheckedRows) -> str:
@@ -286,7 +276,6 @@ class References(RowTest):
         return f"{name} IS NOT NULL AND ({missing}{lossy_cast and f' OR {lossy_cast}'})"
 
 
-_INTEGER = re.compile(r"U?Int(?:8|16|32|64)")
 _WRAPPERS = re.compile(r"(?:Nullable|LowCardinality)\((.*)\)")
 _FRACTIONS, _NUMBERS = ("Decimal", "Float"), ("Decimal", "Int", "UInt")
 _MOMENTS = ("DateTime", "Date")
@@ -426,25 +415,6 @@ def build_query(tests: Sequence[DataTest], rows: CheckedRows) -> str:
     """Return the query that measures all tests, and the number of rows, in one pass."""
     measures = [f"{test.build_measure(rows)} AS aai_test_{number}" for number, test in enumerate(tests)]
     return f"SELECT {', '.join([f'count() AS {ROWS}', *measures])} FROM {rows.source}"  # noqa: S608
-
-
-def build_ranges_query(tests: Sequence[DataTest], rows: CheckedRows) -> tuple[str, list[str]]:
-    """Return the query for the ranges of integer columns that are unique, and these columns; '' if it has no use."""
-    if rows.row_count is None or rows.row_count < MIN_BITMAP_ROWS:
-        return "", []
-    columns = [test.columns[0] for test in tests if isinstance(test, Unique) and len(test.columns) == 1]
-    integers = [name for name in dict.fromkeys(columns) if _INTEGER.fullmatch(_unwrap_type(rows.types.get(name, "")))]
-    ranges = [f"min({quote_name(name)}), max({quote_name(name)})" for name in integers]
-    return f"SELECT {', '.join(ranges)} FROM {rows.source}" if ranges else "", integers  # noqa: S608
-
-
-def find_dense_columns(columns: Sequence[str], ranges: Sequence[int | None], row_count: int) -> dict[str, int]:
-    """Return the columns (smallest and largest value of each in `ranges`) with dense values, and the smallest one."""
-    return {
-        name: low
-        for name, low, high in zip(columns, ranges[::2], ranges[1::2], strict=True)
-        if low is not None and high is not None and high - low < min(MAX_BITMAP_BITS, BITS_PER_ROW * row_count)
-    }
 
 
 def build_sample(test: DataTest, rows: CheckedRows, limit: int) -> str | None:

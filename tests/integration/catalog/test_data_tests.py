@@ -7,7 +7,6 @@ import pytest
 from aaiclick import failpoints
 from aaiclick.catalog import dataset_queries
 from aaiclick.catalog.execution import data_test_gate
-from aaiclick.data.compile import data_tests
 from aaiclick.errors import headline
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import definition_runs
@@ -278,28 +277,6 @@ async def test_reference_is_found_by_the_whole_value(shop, value, other, is_know
     await shop.run(job="known")
     assert (await shop.finish(await shop.fire(None, "fetch")) == "COMPLETED") is is_known, await shop.errors()
     assert await outcomes(shop) == ["passed" if is_known else "blocked"], await shop.errors()
-
-
-@pytest.mark.parametrize(
-    ("value", "repeated"),
-    [
-        ("arrayJoin([3, 1, 2])", 0),
-        ("arrayJoin([3, 1, 3, 3])", 2),
-        ("arrayJoin([-3, 5, -3])", 1),
-        ("arrayJoin([18446744073709551615, 18446744073709551614, 18446744073709551615])", 1),
-        ("arrayJoin([-9223372036854775808, 9223372036854775807, 9223372036854775807])", 1),
-        ("arrayJoin([1, NULL, NULL, 1])", 1),
-        ("arrayJoin([NULL, NULL])::Nullable(Int64)", 0),
-        ("arrayJoin(['a', 'a'])", 1),
-    ],
-)
-async def test_unique_integers_are_counted_by_a_bitmap(shop, monkeypatch, value, repeated):
-    """As for updates of many rows; sparse values and other types are counted by a hash table."""
-    monkeypatch.setattr(data_tests, "MIN_BITMAP_ROWS", 0)
-    await shop.deploy(REFERRING.format(test="{unique: x, on_failure: warn}", value=value, other="1"))
-    await shop.run(job="fetch")
-    (result,) = await results(shop)
-    assert (result["failing_rows"], result["outcome"]) == (repeated, "warned" if repeated else "passed")
 
 
 @pytest.mark.parametrize(
