@@ -21,7 +21,7 @@ from tests.integration.catalog.conftest import JOBS
 from tests.integration.catalog.test_crash_recovery import start_worker
 
 ALL = Reader(DEFAULT_ORG_ID, None)
-READERS = 8
+READERS = 8 if "KILL_TEST_SEEDS" in os.environ else 3
 PAUSE_SECONDS = 0.3
 MIN_READS = 10
 BUDGET_SECONDS = 300
