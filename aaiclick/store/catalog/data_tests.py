@@ -73,14 +73,16 @@ async def list_latest_tests(
 ) -> list[DataTestRow]:
     """List the latest result of each test that a reader may see, newest first; `failed`: only those that failed."""
     query = statement("list_failed_tests") if failed else statement("list_latest_tests")
-    return await _fetch_tests(connection, reader, query, *_restrict(reader, before, limit))
+    rows = await fetch_rows(connection, DataTestRow, query, *_restrict(reader, before, limit))
+    return await _redact_tests(connection, reader, rows)
 
 
 async def list_tests(
     connection: Connection, reader: Reader, *, before: int | None = None, limit: int
 ) -> list[DataTestRow]:
     """List the results of all tests that a reader may see, newest first."""
-    return await _fetch_tests(connection, reader, statement("list_tests"), *_restrict(reader, before, limit))
+    rows = await fetch_rows(connection, DataTestRow, statement("list_tests"), *_restrict(reader, before, limit))
+    return await _redact_tests(connection, reader, rows)
 
 
 async def list_subject_tests(
@@ -94,18 +96,19 @@ async def list_subject_tests(
 ) -> list[DataTestRow]:
     """List the history of the tests of a dataset, by its name or as DAG.OUTPUT, newest first."""
     query = statement("list_subject_tests")
-    return await _fetch_tests(connection, reader, query, *_restrict(reader, before, limit), subject, failed)
+    rows = await fetch_rows(connection, DataTestRow, query, *_restrict(reader, before, limit), subject, failed)
+    return await _redact_tests(connection, reader, rows)
 
 
 async def list_task_tests(connection: Connection, reader: Reader, task_id: int) -> list[DataTestRow]:
     """List the results of the tests of a task, of its last test first."""
     query = statement("list_task_tests")
-    return await _fetch_tests(connection, reader, query, *_restrict(reader, None, 1_000), task_id)
+    rows = await fetch_rows(connection, DataTestRow, query, *_restrict(reader, None, 1_000), task_id)
+    return await _redact_tests(connection, reader, rows)
 
 
-async def _fetch_tests(connection: Connection, reader: Reader, query: str, *arguments: object) -> list[DataTestRow]:
-    """Run a query of results; texts that may name hidden datasets are reduced to the type of the test."""
-    rows = await fetch_rows(connection, DataTestRow, query, *arguments)
+async def _redact_tests(connection: Connection, reader: Reader, rows: list[DataTestRow]) -> list[DataTestRow]:
+    """Reduce texts that may name hidden datasets to the type of the test."""
     if reader.roles is None or not rows:
         return rows
     task_ids = list({row.task_id for row in rows})
