@@ -14,11 +14,12 @@ interval are multiples of it since its anchor, the time when the schedule was cr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -45,6 +46,7 @@ _INTERVAL = re.compile(r"([0-9]{1,9}) *([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FIELDS = "minute, hour, day of month, month, day of week"
 _LEAP = datetime(2024, 1, 1, tzinfo=UTC)
+_MINUTE = timedelta(minutes=1)
 
 
 class NominalTimes(Protocol):
@@ -60,6 +62,23 @@ class NominalTimes(Protocol):
     def next_run(self, moment: datetime) -> datetime | None: ...
 
 
+class _DayTimes(NamedTuple):
+    """Times of day of an expression; fixed ones do not follow elapsed time."""
+
+    hours: list[int]
+    minutes: list[int]
+    is_fixed: bool
+
+
+@lru_cache(maxsize=1024)
+def _parse_times(expression: str) -> tuple[_DayTimes, str]:
+    """The times of day of a valid expression, and the expression of the midnights of its days."""
+    fields = expression.split()
+    parsed = CronSim(expression, _LEAP)
+    is_fixed = not (fields[0].startswith("*") or fields[1].startswith("*"))
+    return _DayTimes(sorted(parsed.hours), sorted(parsed.minutes), is_fixed), " ".join(["0", "0", *fields[2:]])
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A validated cron expression (five fields) in a time zone; created by `parse_schedule`."""
@@ -69,16 +88,49 @@ class Schedule:
 
     def runs_after(self, moment: datetime) -> Iterator[datetime]:
         """Nominal times after a moment, ascending, in UTC; ends if there are none for 50 years."""
-        start = moment.astimezone(UTC)
+        last = moment.astimezone(UTC)
+        times, days = _parse_times(self.expression)
         try:
-            for local in CronSim(self.expression, start.astimezone(self.zone)):
-                nominal = local.astimezone(UTC)
-                # In the second pass of a repeated hour the parser returns times of the first one, which is over.
-                if nominal > start:
-                    start = nominal
-                    yield nominal
+            first_day = last.astimezone(self.zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
+            for day in CronSim(days, first_day - timedelta(seconds=1)):
+                for nominal in self._runs_of_day(day, times, last):
+                    if nominal > last:
+                        last = nominal
+                        yield nominal
         except OverflowError:  # past the year 9999
             return
+
+    def _runs_of_day(self, day: datetime, times: _DayTimes, last: datetime) -> Iterable[datetime]:
+        """Nominal times of a local day, at least all those after `last`."""
+        midnight = day.replace(tzinfo=self.zone)
+        next_midnight = (day + timedelta(days=1)).replace(tzinfo=self.zone, fold=1)
+        if midnight.utcoffset() != next_midnight.utcoffset():
+            return self._runs_of_changed_day(day, times)
+        start = midnight.astimezone(UTC)
+        over = (last - start) // _MINUTE
+        return (
+            start + timedelta(hours=hour, minutes=minute)
+            for hour in times.hours
+            if hour * 60 + 59 >= over
+            for minute in times.minutes
+        )
+
+    def _runs_of_changed_day(self, day: datetime, times: _DayTimes) -> list[datetime]:
+        """Nominal times of a local day on which the clocks change."""
+        runs: set[datetime] = set()
+        for local in (day.replace(hour=hour, minute=minute) for hour in times.hours for minute in times.minutes):
+            if times.is_fixed:
+                while not (instants := self._find_instants(local)):
+                    local += _MINUTE
+                runs.add(min(instants))
+            else:
+                runs |= self._find_instants(local)
+        return sorted(runs)
+
+    def _find_instants(self, local: datetime) -> set[datetime]:
+        """Instants in UTC at which the clock shows a local time: none if it is skipped, two if it is repeated."""
+        instants = {local.replace(tzinfo=self.zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+        return {instant for instant in instants if instant.astimezone(self.zone).replace(tzinfo=None) == local}
 
     def next_run(self, moment: datetime) -> datetime | None:
         return next(self.runs_after(moment), None)
@@ -128,7 +180,7 @@ class DueRuns:
 def parse_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
+    except (KeyError, ValueError, OSError, TypeError):
         raise ScheduleError(
             f"There is no time zone {name!r:.60}.", remedy="Use a name such as UTC or Europe/Berlin."
         ) from None
@@ -136,8 +188,10 @@ def parse_zone(name: str) -> ZoneInfo:
 
 def parse_expression(text: str) -> str:
     """Validate and normalise an expression; raises ScheduleError, also for one that never fires."""
-    expression = NAMED_SCHEDULES.get(text.strip().lower(), text.strip())
     remedy = f"Write five fields ({_FIELDS}), for example 0 6 * * MON-FRI."
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (of untyped code)
+        raise ScheduleError(f"The schedule {text!r:.60} is no text.", remedy=remedy)
+    expression = NAMED_SCHEDULES.get(text.strip().lower(), text.strip())
     if expression.startswith("@"):
         raise ScheduleError(f"There is no schedule {text!r:.40}.", remedy=f"There is: {', '.join(NAMED_SCHEDULES)}.")
     if len(expression) > MAX_EXPRESSION or len(expression.split()) != 5:
@@ -156,7 +210,7 @@ def parse_expression(text: str) -> str:
 
 def parse_interval(text: str) -> timedelta:
     """Parse a number and a unit, such as 30s, 5m, 2h, 1d or 1w; raises ScheduleError."""
-    match = _INTERVAL.fullmatch(text.strip().lower())
+    match = _INTERVAL.fullmatch(text.strip().lower()) if isinstance(text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     remedy = "Write a number and a unit (s, m, h, d or w), for example 30s, 5m or 1d."
     if match is None:
         raise ScheduleError(f"The interval {text!r:.60} cannot be read.", remedy=remedy)

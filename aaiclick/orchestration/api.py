@@ -31,13 +31,11 @@ from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.workers import renew_worker, unknown_worker
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy
+from aaiclick.store.stored_text import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, check_timeout
 
 if TYPE_CHECKING:
     pass
-
-
-NAME_CHARACTERS = 1_000
 
 
 def create_task(
@@ -109,6 +107,8 @@ async def submit_entry(
     _check_name(name)
     refuse_repeated(f"submit the job {name!r}")
     check_timeout(f"The job {name!r}", timeout_seconds)
+    if idempotency_key is not None:
+        check_key(f"The idempotency key of the job {name!r:.80}", idempotency_key)
     new_job = NewJob(
         get_snowflake_id(), name, timeout_seconds=timeout_seconds or get_settings().job_default_timeout_seconds,
         idempotency_key=idempotency_key, tags=dump_labels(labels or {}), trigger=trigger,
@@ -196,10 +196,11 @@ def _entry_nodes(entry: object) -> Sequence[Node]:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > NAME_CHARACTERS:
+    check_key("The name of a job", name)
+    if not str(name).strip() or not str(name).isprintable():
         raise SubmitError(
             f"A job cannot be called {str(name)[:50]!a}.",
-            remedy=f"A name has 1 to {NAME_CHARACTERS} printable characters, not only spaces.",
+            remedy="A name has printable characters, not only spaces.",
         )
 
 
@@ -343,6 +344,7 @@ async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # no
     await set_retry_policy("email:send", RetryPolicy(base_seconds=5, cap_seconds=600))
     ```
     """
+    check_key("The type of a retry policy", type)
     refuse_repeated(f"set the retry policy of {type!r}")
     async with current_or_new_context() as context, context.connection() as connection:
         await control.set_retry_policy(connection, type, None if policy is None else policy.to_json())

@@ -25,7 +25,8 @@ from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import JsonResult
 from aaiclick.orchestration.waits import check_seconds, make_wait
-from aaiclick.store.engine.leases import MAX_NAME_CHARACTERS, MAX_WAIT_SECONDS, ApprovalRequest, Wait
+from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, ApprovalRequest, Wait
+from aaiclick.store.stored_text import check_key
 
 SHOWN_ROWS = 50
 MAX_SHOWN_CHARACTERS = 100_000
@@ -73,8 +74,8 @@ def approval(
     await create_job("close the books", approved >> load.task())
     ```
     """
-    if not title or len(title) > MAX_NAME_CHARACTERS:
-        raise SubmitError("An approval has no title, or one that is too long.", remedy="Ask a short question.")
+    check_key("The title of an approval", title)
+    check_key(f"The role of the approval {title!r:.80}", to)
     if default not in (None, "approve", "reject") or on_reject not in ("skip", "fail", "continue"):
         raise SubmitError(
             f"The approval {title!r} has default={default!r} and on_reject={on_reject!r}.",

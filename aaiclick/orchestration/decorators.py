@@ -64,7 +64,7 @@ from aaiclick.orchestration.tested_results import add_tests
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.enums import WhenBusy
 from aaiclick.store.job_policy import MAX_CONCURRENCY, JobPolicy
-from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions, check_timeout
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -188,6 +188,10 @@ def task(
     check_keywords(options, TaskKeywords.__annotations__, "@task")
     if cache is None and cache_key is not None:
         raise SubmitError("@task has 'cache_key', but no 'cache'.", remedy='Add cache="input", or a time: cache="1d".')
+    if cache is not None and compensate is not None:
+        raise SubmitError(
+            "@task has 'cache' and 'compensate'.", remedy="Remove one of them: a step that can be undone has an effect."
+        )
     return _Decorator(DEFAULT_OPTIONS.change(options), on_failure, compensate, tests, cache, cache_key)
 
 
@@ -264,10 +268,13 @@ def _make_policy(name: str, options: JobKeywords) -> JobPolicy:
     if when_busy not in (None, *get_args(WhenBusy)):
         choices = ", ".join(get_args(WhenBusy))
         raise SubmitError(f"The job {name!r} has when_busy={when_busy!r:.50}.", remedy=f"It is one of {choices}.")
+    if not isinstance(pin_version := options.get("pin_version", False), bool | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        remedy = "It is True, False or the name of a version."
+        raise SubmitError(f"The job {name!r} has pin_version {pin_version!r:.50}.", remedy=remedy)
     seconds = None if deadline is None else parse_interval(deadline).total_seconds()
     has_finally, has_on_failure = options.get("finally_") is not None, options.get("on_failure") is not None
     handlers = "ended" if has_finally else "failed" if has_on_failure else None
-    return JobPolicy(limit, when_busy or "queue", seconds, options.get("pin_version", False), handlers)
+    return JobPolicy(limit, when_busy or "queue", seconds, pin_version, handlers)
 
 
 class JobFunction(Generic[P]):
@@ -281,6 +288,7 @@ class JobFunction(Generic[P]):
         self.function = function
         self.name = options.get("name") or function.__name__
         self.timeout_seconds = options.get("timeout_seconds")
+        check_timeout(f"The job {self.name!r:.80}", self.timeout_seconds)
         self.parameters = JobParameters(function)
         self.schedule = _parse_schedule(self.name, options)
         self.policy = _make_policy(self.name, options)

@@ -79,6 +79,8 @@ def make_handler(handler: Handler, when: When, arguments: Mapping[str, object] |
     if isinstance(handler, str):
         return Task(handler, {"failure": FAILURE_ARGUMENT}, options=replace(DEFAULT_OPTIONS, when=when))
     function = _function_of(handler)
+    if not callable(function):
+        raise SubmitError(f"{handler!r:.60} is no handler.", remedy="Give a function, or its import path.")
     options: TaskOptions = getattr(handler, "task_options", DEFAULT_OPTIONS)
     kwargs = _handler_arguments(function, when, arguments or {})
     return Task(entrypoint_of(function), kwargs, name=function.__name__, options=replace(options, when=when))

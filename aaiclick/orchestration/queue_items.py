@@ -15,6 +15,7 @@ from aaiclick.orchestration.task_context import refuse_repeated
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.submission_plan import NewTask
+from aaiclick.store.stored_text import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def parse_debounce(
     """The debounce of an item; raises SubmitError or ScheduleError."""
     if idempotency_key is not None:
         raise SubmitError(f"An item of type {item_type!r} has debounce and idempotency_key.", remedy="Use one of them.")
+    check_key("The debounce_key", key, is_empty_allowed=True)
     if not key.isprintable() or len(key) > KEY_CHARACTERS:
         raise SubmitError(
             f"The debounce_key {key[:50]!a} cannot be stored.",
@@ -109,11 +111,14 @@ def make_items(
     options: TaskOptions,
 ) -> list[NewTask]:
     """Make queue items of one type from payloads and idempotency keys."""
+    check_key("The type of an item", type)
     what = f"item of type {type!r}"
     refuse_repeated(f"enqueue an {what}")
     options.check(f"An {what}")
     items: list[NewTask] = []
     for task_id, payload, key in zip(get_snowflake_ids(len(payloads)), payloads, keys, strict=True):
+        if key is not None:
+            check_key(f"The idempotency key of an {what}", key)
         kwargs, required_tasks = serialise_arguments(payload, what)
         if required_tasks:
             raise SubmitError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from aaiclick.cron import parse_interval
 from aaiclick.errors import SubmitError
+from aaiclick.orchestration.retry_policy import PermanentError
 
 Function = Callable[..., Any]
 CacheKey = str | Callable[..., str]
@@ -37,6 +38,14 @@ def register_cache(function: Function, cache: str, key: CacheKey | None) -> None
         )
     max_age = None if cache == "input" else parse_interval(cache).total_seconds()
     _options[function] = CacheOptions(max_age, key)
+
+
+def cached_branch_error(function: Function) -> PermanentError:
+    """The error of a cached function that returned a Branch: the choice is not stored, so it could not be repeated."""
+    return PermanentError(
+        f"{function.__qualname__}() has a cached result and returned a Branch, which is not cached.",
+        remedy="Remove cache= from the task that chooses, and cache the task that computes what it decides by.",
+    )
 
 
 def find_cache(function: Function) -> CacheOptions | None:

@@ -83,8 +83,8 @@ class ScheduleSpec:
                 remedy='Give a cron expression, such as "0 3 * * *", or an interval, such as every="5m".',
             )
         parse_zone(timezone)
-        if not 1 <= max_missed <= MAX_MISSED:
-            raise ScheduleError(f"max_missed is {max_missed}.", remedy=f"It lies between 1 and {MAX_MISSED}.")
+        if not isinstance(max_missed, int) or not 1 <= max_missed <= MAX_MISSED:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ScheduleError(f"max_missed is {max_missed!r:.30}.", remedy=f"It lies between 1 and {MAX_MISSED}.")
         return cls(
             None if cron is None else parse_expression(cron),
             None if every is None else parse_interval(every),

@@ -29,6 +29,7 @@ from aaiclick.store.engine import schedules as store
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.engine.schedules import ScheduleFields
 from aaiclick.store.enums import DEFAULT_ORG_ID
+from aaiclick.store.stored_text import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class NewSchedule:
     def fields(self) -> ScheduleFields:
         """The columns; raises SubmitError or ScheduleError for arguments and options that cannot be stored."""
         where = f"The schedule {self.name!r:.80}"
+        if self.entrypoint is None:
+            check_key(f"{where} has a type of items that", self.item_type)
         kwargs, required_tasks = serialise_arguments(self.kwargs or {}, where)
         if required_tasks or temporary_tables_in(json.loads(kwargs)):
             raise ScheduleError(
@@ -145,6 +148,8 @@ def make_schedule(
     declared_in: str | None = None,
 ) -> NewSchedule:
     """The schedule of a @job; validates its arguments."""
+    if not isinstance(target, JobFunction):  # pyright: ignore[reportUnnecessaryIsInstance]  (of untyped code)
+        raise ScheduleError(f"{target!r:.80} is no @job.", remedy="Give a function with @job, without calling it.")
     entrypoint = entrypoint_of(target)
     nominal = target.parameters.nominal
     checked = to_plain_arguments(target.function, arguments or {})
@@ -206,10 +211,11 @@ def _times(fields: ScheduleFields) -> tuple[object, ...]:
 
 def check_name(name: str) -> None:
     """Raise ScheduleError for a name that cannot be stored or written in a URL."""
-    is_valid = 0 < len(name) <= NAME_CHARACTERS and name.isprintable() and "/" not in name and name == name.strip()
+    is_text = isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS and name.isprintable()  # pyright: ignore[reportUnnecessaryIsInstance]
+    is_valid = is_text and "/" not in name and name == name.strip()
     if not is_valid or name in (".", ".."):
         raise ScheduleError(
-            f"A schedule cannot be called {name[:50]!a}.",
+            f"A schedule cannot be called {str(name)[:50]!a}.",
             remedy=f"A name has 1 to {NAME_CHARACTERS} printable characters, without '/' and surrounding spaces.",
         )
 

@@ -13,6 +13,7 @@ from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
+from aaiclick.store.stored_text import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS
 
 _ID, _TABLE = re.compile(r"\d{15,19}"), re.compile(r"\bt\d{15,19}\b")
@@ -72,6 +73,7 @@ def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:
     edges: list[tuple[int, int]] = []
     names: dict[int, str] = {}
     checked_options = DEFAULT_OPTIONS
+    checked_types: set[str] = set()
     for node in nodes:
         names[node.id] = node.name
         if isinstance(node, Group):
@@ -80,6 +82,9 @@ def make_plan(nodes: Iterable[Node]) -> tuple[Plan, dict[int, str]]:
             if node.options is not checked_options:
                 checked_options = node.options
                 checked_options.check(repr(node))
+            if node.type not in checked_types:
+                check_key(f"The task {node.name!r:.80} has an import path that", node.type)
+                checked_types.add(node.type)
             new_task, required_tasks = _make_new_task(node)
             tasks.append(new_task)
             for upstream in required_tasks:

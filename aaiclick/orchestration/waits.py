@@ -17,7 +17,9 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration.arguments import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context
+from aaiclick.orchestration.decorator_checks import check_keywords
 from aaiclick.orchestration.decorators import TaskFunction, add_to_built_job
+from aaiclick.orchestration.failure_paths import Handler
 from aaiclick.orchestration.graph import Job, Task
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import JsonResult, current_scope, refuse_repeated
@@ -61,8 +63,8 @@ def until(moment: datetime) -> Any:
     await create_job("at Christmas", until(datetime(2030, 12, 24, tzinfo=UTC)) >> load.task())
     ```
     """
-    if moment.tzinfo is None:
-        raise SubmitError(f"until({moment}) has no time zone.", remedy="Give an aware datetime.")
+    if not isinstance(moment, datetime) or moment.tzinfo is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SubmitError(f"until({moment!r:.60}) has no time zone.", remedy="Give an aware datetime.")
     return _make_wait("run_until", {"moment": moment.isoformat()})
 
 
@@ -85,6 +87,7 @@ def wait_for_event(
     ```
     """
     arguments: dict[str, object] = {"name": name, "key": key}
+    waits.check_event("-" if isinstance(name, Task) else name, "" if isinstance(key, Task) else key)
     return _make_wait("run_wait_for_event", _with_timeout(arguments, timeout_seconds, default))
 
 
@@ -100,11 +103,16 @@ def wait_for_job(job: Job | int | Task, *, timeout_seconds: float | None = None)
 
 
 def sensor(
-    *, poll_seconds: float, wait_seconds: float | None = None, **options: Unpack[TaskKeywords]
+    *,
+    poll_seconds: float,
+    wait_seconds: float | None = None,
+    on_failure: Handler | None = None,
+    **options: Unpack[TaskKeywords],
 ) -> Callable[[Callable[P, R]], TaskFunction[P, R]]:
     """Decorator: a task that is called every `poll_seconds` until it returns something other than None and False.
 
-    After `wait_seconds` in total it fails. It holds no slot between polls.
+    After `wait_seconds` in total it fails. It holds no slot between polls. `on_failure` and the other options are those
+    of `@task`.
 
     ```python
     @sensor(poll_seconds=30, wait_seconds=3600)
@@ -112,6 +120,7 @@ def sensor(
         return Path(path).exists()
     ```
     """
+    check_keywords(options, TaskKeywords.__annotations__, "@sensor")
     check_seconds("@sensor", poll_seconds)
     deadline_seconds = MAX_WAIT_SECONDS if wait_seconds is None else wait_seconds
     check_seconds("@sensor", deadline_seconds)
@@ -129,7 +138,7 @@ def sensor(
             return again if value is None or value is False else value
 
         poll_function = poll_async if inspect.iscoroutinefunction(function) else poll
-        return TaskFunction(poll_function, DEFAULT_OPTIONS.change(options))
+        return TaskFunction(poll_function, DEFAULT_OPTIONS.change(options), on_failure)
 
     return decorate
 
@@ -151,7 +160,9 @@ async def send_event(
     """
     refuse_repeated(f"send the event {name!r}")
     check_seconds("send_event()", keep_seconds)
-    text, tasks = serialise_arguments(payload or {}, f"The event {name!r}")
+    waits.check_event(name, key)
+    where = f"The event {name!r:.80}"
+    text, tasks = serialise_arguments(_check_payload(f"The payload of the event {name!r:.80}", payload or {}), where)
     if tasks:
         raise SubmitError(f"The event {name!r} contains a task.", remedy="Send plain JSON values.")
     scope = current_scope()
@@ -179,14 +190,24 @@ def _with_timeout(
         check_seconds("A wait", timeout_seconds)
         arguments["timeout_seconds"] = timeout_seconds
     if not isinstance(default, _Required):
-        arguments["default"] = None if default is None else dict(default)
+        arguments["default"] = None if default is None else dict(_check_payload("The default of a wait", default))
     return arguments
+
+
+def _check_payload(what: str, payload: Mapping[str, object]) -> Mapping[str, object]:
+    """The payload of an event; raises SubmitError if it is no JSON object."""
+    if not isinstance(payload, Mapping) or not all(isinstance(name, str) for name in payload):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SubmitError(f"{what} is {payload!r:.60}.", remedy='Give a dict with text as keys: {"euros": 7}.')
+    return payload
 
 
 def check_seconds(where: str, seconds: float) -> None:
     """Raise SubmitError for a wait that is too long."""
-    if not 0 <= seconds <= MAX_WAIT_SECONDS:
-        raise SubmitError(f"{where} has {seconds} s.", remedy=f"Give 0 to {MAX_WAIT_SECONDS:.0f} seconds (a year).")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not (is_number and 0 <= seconds <= MAX_WAIT_SECONDS):
+        raise SubmitError(
+            f"{where} has {seconds!r:.30} s.", remedy=f"Give 0 to {MAX_WAIT_SECONDS:.0f} seconds (a year)."
+        )
 
 
 # --- entrypoints ------------------------------------------------------------------------------------------------------
@@ -194,6 +215,7 @@ def check_seconds(where: str, seconds: float) -> None:
 
 async def run_sleep(seconds: float, aaiclick_wait: object = None) -> Wait | None:
     """Wait once."""
+    check_seconds("sleep()", seconds)
     return Wait("time", seconds) if aaiclick_wait is None else None
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict, get_args
 from aaiclick.errors import SubmitError
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_QUEUE
+from aaiclick.store.stored_text import check_key
 
 SMALLINT_MAX = 32767
 """The largest smallint of PostgreSQL."""
@@ -115,6 +116,10 @@ class TaskOptions:
         if self.when not in (None, *get_args(When)):
             raise SubmitError(f"{what} has when={self.when!r}.", remedy=f"It is one of {', '.join(get_args(When))}.")
         check_timeout(what, self.timeout_seconds)
+        check_key(f"{what} has a queue that", self.queue)
+        for name, key in (("concurrency_key", self.concurrency_key), ("rate_key", self.rate_key)):
+            if key is not None:
+                check_key(f"{what} has a {name} that", key)
         if self.concurrency_limit is not None and not 1 <= self.concurrency_limit < 1 << 31:
             raise SubmitError(f"{what} has concurrency_limit {self.concurrency_limit}.", remedy="It is 1 or more.")
         if self.rate_key is not None and self.rate is None:
@@ -205,7 +210,7 @@ def parse_rate(text: str) -> str:
     if match is not None and any(match.groups()[1:]):
         count, seconds = int(match[1]), float(match[2] or 1) * _SECONDS[match[3]]
         if 1 <= count < 1 << 30 and 0.1 <= seconds <= MAX_RATE_SECONDS:
-            return f"{count}/{seconds:g}"
+            return f"{count}/{seconds:.9g}"
     raise SubmitError(
         f"The rate {text!r:.50} is not valid.",
         remedy="Give a number of tasks and a period of 0.1 seconds to a day: '100/m', '5/10s', '1000/h'.",
@@ -224,5 +229,6 @@ reserved word of SQL.
 
 
 def check_timeout(what: object, seconds: float | None) -> None:
-    if seconds is not None and not 0 < seconds < float("inf"):
-        raise SubmitError(f"{what} has timeout_seconds {seconds}.", remedy="Give a number of seconds above zero.")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < float("inf")):
+        raise SubmitError(f"{what} has timeout_seconds {seconds!r:.30}.", remedy="Give a number of seconds above zero.")

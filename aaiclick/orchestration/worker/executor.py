@@ -21,12 +21,13 @@ from typing import Any, NamedTuple, cast
 
 from aaiclick.data.errors import ConversionError, ObjectNotFoundError
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
+from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.handler_registry import BatchOptions, find_batch
 from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
 from aaiclick.orchestration.process_version import current_code_version
-from aaiclick.orchestration.result_cache import CacheOptions, find_cache, make_cache_key
+from aaiclick.orchestration.result_cache import CacheOptions, cached_branch_error, find_cache, make_cache_key
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import SuspendTask, TaskScope, enter_scope
 from aaiclick.orchestration.typed_arguments import restore_arguments
@@ -160,7 +161,11 @@ class Executor:
         version = await asyncio.to_thread(current_code_version)
         key = make_cache_key(version, claim.entrypoint or claim.type, str(inputs))
         is_found, value = await _find_cached_value(scope, key, cache.max_age_seconds, tables)
-        return value if is_found else await self._call_function(running, function, arguments)
+        if not is_found:
+            value = await self._call_function(running, function, arguments)
+            if isinstance(value, Branch):
+                raise cached_branch_error(function)
+        return value
 
     async def _call_function(
         self, running: RunningTask, function: Callable[..., Any], arguments: dict[str, Any]

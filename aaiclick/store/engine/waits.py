@@ -19,8 +19,9 @@ from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.approvals import insert_approval
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.leases import MAX_NAME_CHARACTERS, Lease, Wait
+from aaiclick.store.engine.leases import Lease, Wait
 from aaiclick.store.statements import statement
+from aaiclick.store.stored_text import check_key
 
 if TYPE_CHECKING:
     import asyncpg
@@ -56,6 +57,11 @@ async def begin_wait(
         return RefusedWait(None)
     if (wait.wait_type == "approval") != (wait.approval is not None):
         return RefusedWait("A wait for an approval has a title and a role, and other waits have none.")
+    if wait.wait_type == "event":
+        try:
+            check_event(wait.name, wait.key)
+        except SubmitError as error:
+            return RefusedWait(str(error))
     if row["expired"]:
         return RefusedWait(f"It has not ended within {wait.deadline_seconds:g} s.")
     outcome, job_id = cast("str | None", None), wait.job_id
@@ -100,6 +106,12 @@ async def _await_turn(connection: Connection, task: asyncpg.Record) -> int | Non
     return None
 
 
+def check_event(name: object, key: object) -> None:
+    """Raise SubmitError for a name or key that no event can have."""
+    check_key("The name of an event", name)
+    check_key(f"The key of the event {name!r:.80}", key, is_empty_allowed=True)
+
+
 async def send_event(
     connection: Connection,
     org_id: UUID,
@@ -114,11 +126,7 @@ async def send_event(
 
     `payload` is the text of a JSON object.
     """
-    if not name or max(len(name), len(key)) > MAX_NAME_CHARACTERS:
-        raise SubmitError(
-            f"An event cannot be called {name[:50]!r}.",
-            remedy=f"It has 1 to {MAX_NAME_CHARACTERS} characters.",
-        )
+    check_event(name, key)
     if '"object_type"' in payload:
         raise SubmitError(
             "The payload of an event has a field 'object_type'.",

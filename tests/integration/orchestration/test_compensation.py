@@ -196,3 +196,8 @@ def lacking(other: int) -> None: ...
 def test_invalid_compensations_are_refused(function, critical, message) -> None:
     with pytest.raises(SubmitError, match=message):
         describe_compensation(step.options(critical=critical).task("a"), function)
+
+
+def test_cached_step_with_compensation_is_refused() -> None:
+    with pytest.raises(SubmitError, match="'cache' and 'compensate'"):
+        task(cache="input", compensate=undo)

@@ -14,7 +14,7 @@ from aaiclick.store.engine.submit import submit_job
 from aaiclick.store.postgres_connections import connect
 
 TASKS = """
-from aaiclick.orchestration import task
+from aaiclick.orchestration import Branch, task
 from aaiclick.data import Object, create_object_from_value
 
 def note(path):
@@ -39,6 +39,10 @@ def parity(path: str, number: int) -> int:
 def briefly(path: str, number: int) -> int:
     note(path)
     return number
+
+@task(cache="input")
+def choose(path: str, number: int) -> Branch:
+    return Branch()
 
 @task
 async def total(rows: Object) -> int:
@@ -129,3 +133,10 @@ async def test_cached_table_is_held_by_both_results(cache_env) -> None:
     third, _ = await run(cache_env, "table", 300_000)
     assert third["cached_from"] is None
     assert calls(cache_env) == 2
+
+
+async def test_cached_branch_fails_with_a_remedy(cache_env) -> None:
+    for _ in range(2):
+        failed, _ = await run(cache_env, "choose", 1)
+        assert (failed["status"], failed["cached_from"]) == ("FAILED", None)
+        assert "choose() has a cached result and returned a Branch, which is not cached." in failed["error"]

@@ -101,6 +101,29 @@ def test_rolling_schedule_has_no_gap(schedule, moment):
     assert gaps == {step} or (schedule.zone.key == "Australia/Lord_Howe" and gaps <= {step, step / 2, step * 1.5})
 
 
+@pytest.mark.parametrize(
+    ("zone", "day"),
+    [
+        ("Australia/Lord_Howe", "2026-04-04"), ("Australia/Lord_Howe", "2026-10-03"), ("Africa/Cairo", "2026-04-23"),
+        ("Africa/Cairo", "2026-10-29"), ("America/Havana", "2026-03-07"), ("Antarctica/Troll", "2026-03-28"),
+        ("Pacific/Apia", "2011-12-28"), ("America/Scoresbysund", "2026-10-23"), ("Europe/Berlin", "2026-10-24"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("expression", "is_nominal"),
+    [
+        ("*/15 5 * * *", lambda time: time.hour == 5 and time.minute % 15 == 0),
+        ("0 */6 * * *", lambda time: time.hour % 6 == 0 and time.minute == 0),
+        ("* 2 * * *", lambda time: time.hour == 2),
+        ("*/20 0 * * FRI,SUN", lambda time: time.hour == 0 and time.minute % 20 == 0 and time.weekday() in (4, 6)),
+    ],
+)
+def test_rolling_schedule_runs_at_all_matching_times_of_changed_days(zone, day, expression, is_nominal):
+    schedule, start = parse_schedule(expression, zone), datetime.fromisoformat(day).replace(tzinfo=UTC)
+    minutes = [start + timedelta(minutes=minute) for minute in range(1, 3 * 24 * 60)]
+    assert until(schedule, start, minutes[-1]) == [time for time in minutes if is_nominal(local(schedule, time))]
+
+
 @given(schedules, moments, st.timedeltas(timedelta(0), timedelta(days=3)), st.sampled_from(["skip", "latest", "all"]))
 @settings(max_examples=100, deadline=None)
 def test_repeated_checks_lose_and_repeat_no_run(schedule, last, gap, missed):
