@@ -25,12 +25,14 @@ from aaiclick.cli.output import (
     print_records,
 )
 from aaiclick.cli.param_types import ARGUMENT, NAME
+from aaiclick.cli.user_module import load_target, split_entrypoint
 from aaiclick.cron import format_interval
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import check_name, find_declared_schedules, make_schedule
+from aaiclick.tracebacks import report_user_errors
 
 
 @click.group()
@@ -120,11 +122,13 @@ def add_schedule(
 def _find_job_function(entrypoint: str) -> JobFunction[...] | None:
     """The @job of an entry point; None if it is another function, or only workers can import it."""
     sys.path.insert(0, str(Path.cwd()))
-    module, _, attribute = entrypoint.replace(":", ".").rpartition(".")
-    try:
-        target = getattr(importlib.import_module(module), attribute, None) if module else None
-    except ImportError:
-        return None
+    module, _ = split_entrypoint(entrypoint)
+    with report_user_errors(f"The import of {module}", "Correct the file and run the command again."):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            return None
+    target = load_target(entrypoint)
     return target if isinstance(target, JobFunction) else None
 
 

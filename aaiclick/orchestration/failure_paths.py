@@ -26,6 +26,7 @@ from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.handler_registry import entrypoint_of
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
+from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.task_options import DEFAULT_OPTIONS, HANDLER_RULES, TaskOptions, When
 
@@ -94,10 +95,12 @@ def _handler_arguments(
     function: Callable[..., object], when: When, arguments: Mapping[str, object]
 ) -> dict[str, object]:
     """Arguments of the job that the function has parameters for, and the failure for its first other parameter."""
+    parameters = inspect.signature(function).parameters
+    known = to_plain_arguments(function, {name: arguments[name] for name in parameters if name in arguments})
     kwargs: dict[str, object] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        if name in arguments:
-            kwargs[name] = arguments[name]
+    for name, parameter in parameters.items():
+        if name in known:
+            kwargs[name] = known[name]
         elif FAILURE_ARGUMENT not in kwargs.values() and (when == "failed" or name == "failure"):
             kwargs[name] = FAILURE_ARGUMENT
         elif parameter.default is parameter.empty and parameter.kind not in (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
-from aaiclick.orchestration import Group, PermanentError, create_job, run_job_test, task
+from aaiclick.errors import SubmitError
+from aaiclick.orchestration import Group, PermanentError, TaskFailure, create_job, job, run_job_test, task
 
 calls: list[str] = []
 
@@ -14,6 +17,21 @@ def call(name: str) -> None:
     calls.append(name)
     if name == "broken":
         raise PermanentError("It is broken.", remedy="")
+
+
+@task
+def alert(failure: TaskFailure, day: date) -> None:
+    calls.append(f"alert {day:%d.%m.}")
+
+
+@task
+def release(day: date) -> None:
+    calls.append(f"release {day:%d.%m.}")
+
+
+@job(finally_=release, on_failure=alert)
+def nightly(day: date) -> None:
+    call("broken")
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +50,15 @@ async def test_final_task_of_a_group_runs_when_its_members_have_ended(last) -> N
         assert (ended.status, calls[2:]) == ("FAILED", ["release"])
     else:
         assert (ended.status, sorted(calls[2:])) == ("COMPLETED", ["after", "release"])
+
+
+async def test_handlers_of_a_job_receive_its_date() -> None:
+    assert run_job_test(await nightly(date(2026, 1, 31))).status == "FAILED"
+    assert calls == ["broken", "alert 31.01.", "release 31.01."]
+
+
+async def test_handler_without_the_annotation_of_an_argument_is_refused() -> None:
+    def forget(day) -> None: ...
+
+    with pytest.raises(SubmitError, match="'day' is of type date, and the parameter is not annotated"):
+        await job(finally_=forget)(nightly.function)(date(2026, 1, 31))

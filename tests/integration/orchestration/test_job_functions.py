@@ -54,7 +54,7 @@ def named() -> None: ...
 
 
 HANDLED = """
-from datetime import timedelta
+from datetime import date, timedelta
 from aaiclick.orchestration import NominalDate, TaskFailure, cancel_job, job, task
 
 calls = []
@@ -74,17 +74,17 @@ async def step(name: str) -> None:
         raise OSError(name)
 
 @task(retries=0)
-def alert(failure: TaskFailure, day: str) -> None:
+def alert(failure: TaskFailure, day: date) -> None:
     calls.append(f"alert {failure.type.rpartition('.')[2]} {day}")
     if "alert" in broken:
         raise OSError("no connection")
 
 @task
-def clean_up(day: str, failure: TaskFailure | None = None) -> None:
+def clean_up(day: date, failure: TaskFailure | None = None) -> None:
     calls.append(f"clean up {day} {failure is not None}")
 
 @job(every="1h", finally_=clean_up, on_failure=alert)
-def nightly(day: str = "today") -> None:
+def nightly(day: date = date(2026, 1, 1)) -> None:
     if "builder" in broken:
         raise ValueError("no such table")
     step.task("a") >> step.task("b")
@@ -106,10 +106,10 @@ def handled(aaiclick_env, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("broken", "calls"),
     [
-        (set(), ["a", "b", "clean up today False"]),
-        ({"builder"}, ["alert nightly today", "clean up today True"]),
-        ({"builder", "alert"}, ["alert nightly today", "clean up today True"]),
-        ({"b"}, ["a", "b", "alert step today", "undo a", "clean up today True"]),
+        (set(), ["a", "b", "clean up 2026-01-01 False"]),
+        ({"builder"}, ["alert nightly 2026-01-01", "clean up 2026-01-01 True"]),
+        ({"builder", "alert"}, ["alert nightly 2026-01-01", "clean up 2026-01-01 True"]),
+        ({"b"}, ["a", "b", "alert step 2026-01-01", "undo a", "clean up 2026-01-01 True"]),
     ],
 )
 @pytest.mark.parametrize("cause", ["schedule", "name", "rerun"])
@@ -278,4 +278,4 @@ async def test_final_task_of_a_cancelled_job_runs_once(handled, has_added_tasks)
         else:
             await cancel_job(connection, job_id)
     assert (await run_until_job_ends(job_id)).status == "CANCELLED"
-    assert [call for call in handled.calls if call.startswith(("clean", "alert"))] == ["clean up today False"]
+    assert [call for call in handled.calls if call.startswith(("clean", "alert"))] == ["clean up 2026-01-01 False"]
