@@ -1,6 +1,8 @@
 """Compare real workers (`aaiclick worker start`) with a raw loop: drain of no-op tasks.
 
-    python -m bench.worker [--tasks 50000] [--repeats 3]
+    python -m bench.worker [--tasks 50000] [--repeats 3] [--rate 1000000/s]
+
+With `--rate`, drains of tasks without and with that rate are compared instead.
 
 Tasks have everything that they have in production: contexts (PostgreSQL and ClickHouse), log, lease and heartbeat,
 allow-listed entrypoint; options are the defaults. All tasks become visible in one commit; the time is measured from
@@ -33,6 +35,7 @@ from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.postgres_connections import connect
+from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 from bench.queue import RAW, Bench
 from bench.schema_shape import own_server
 
@@ -54,13 +57,13 @@ async def describe_machine(endpoint: PostgresEndpoint) -> str:
     )
 
 
-async def fill(endpoint: PostgresEndpoint, count: int) -> None:
+async def fill(endpoint: PostgresEndpoint, count: int, options: TaskOptions = DEFAULT_OPTIONS) -> None:
     """Insert all tasks in one commit."""
     connection = await connect(endpoint)
     async with connection.transaction():
         for start in range(0, count, 1000):
             ids = get_snowflake_ids(min(1000, count - start))
-            await enqueue_tasks(connection, [NewTask(key, "noop") for key in ids])
+            await enqueue_tasks(connection, [NewTask(key, "noop", options=options) for key in ids])
     await connection.close()
 
 
@@ -101,12 +104,14 @@ async def wal_bytes(endpoint: PostgresEndpoint) -> float:
     return written
 
 
-async def drain(bench: Bench, processes: int) -> tuple[float, float, float, float]:
+async def drain(
+    bench: Bench, processes: int, options: TaskOptions = DEFAULT_OPTIONS
+) -> tuple[float, float, float, float]:
     """Return tasks per second, CPU in microseconds per task of PostgreSQL and of the workers, and WAL per task."""
     endpoint = await bench.fresh()
     async with workers(endpoint, processes) as busy:
         own = spent(busy)
-        await fill(endpoint, bench.count)
+        await fill(endpoint, bench.count, options)
         server, written, clock = bench.cpu(), await wal_bytes(endpoint), time.perf_counter()
         await until_done(endpoint)
         seconds = time.perf_counter() - clock
@@ -130,6 +135,24 @@ async def raw(bench: Bench, processes: int) -> float:
     return count / seconds
 
 
+async def compare_rates(bench: Bench, processes: int, repeats: int, rate: str) -> None:
+    """Compare tasks without a rate and tasks with one, in interleaved drains."""
+    variants = {"no rate": DEFAULT_OPTIONS, "rate": DEFAULT_OPTIONS.change({"rate": rate})}
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    for _ in range(repeats):
+        for name, options in variants.items():
+            per_second, server, worker, _ = await drain(bench, processes, options)
+            samples[name].append((per_second, server + worker))
+    medians = {
+        name: [statistics.median(column) for column in zip(*runs, strict=True)] for name, runs in samples.items()
+    }
+    for name, (per_second, cpu) in medians.items():
+        print(
+            f"{processes} process(es), {name}: {per_second:,.0f}/s, CPU of PostgreSQL and workers {cpu:.1f} us a task"
+        )
+    print(f"CPU with the rate, relative: {medians['rate'][1] / medians['no rate'][1]:.3f}", flush=True)
+
+
 async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process, arguments: argparse.Namespace) -> None:
     admin = await asyncpg.connect(endpoint.dsn)
     await admin.execute("CREATE DATABASE bench_template")
@@ -141,6 +164,9 @@ async def run(endpoint: PostgresEndpoint, postmaster: psutil.Process, arguments:
     await connection.close()
     bench = Bench(endpoint, postmaster, arguments)
     for processes in arguments.processes:
+        if arguments.rate:
+            await compare_rates(bench, processes, arguments.repeats, arguments.rate)
+            continue
         rates, samples = list[float](), list[tuple[float, float, float, float]]()
         for _ in range(arguments.repeats):
             rates.append(await raw(bench, processes))
@@ -159,6 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tasks", type=int, default=50_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rate", help="Compare tasks without and with this rate, such as 1000000/s.")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="aaiclick-bench-") as home, own_server() as (endpoint, postmaster):

@@ -15,6 +15,7 @@ Handlers are tasks of the job with `when="failed"` or `when="ended"`: the engine
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, cast
@@ -96,7 +97,9 @@ def _handler_arguments(
 ) -> dict[str, object]:
     """Arguments of the job that the function has parameters for, and the failure for its first other parameter."""
     parameters = inspect.signature(function).parameters
-    known = to_plain_arguments(function, {name: arguments[name] for name in parameters if name in arguments})
+    known = {name: arguments[name] for name in parameters if name in arguments}
+    if not _is_json(known):
+        known = to_plain_arguments(function, known)
     kwargs: dict[str, object] = {}
     for name, parameter in parameters.items():
         if name in known:
@@ -112,6 +115,14 @@ def _handler_arguments(
                 remedy="A handler has a parameter for the failure, and others that are named like those of the job.",
             )
     return kwargs
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def add_handler(node: Node, handler: Handler, when: When) -> None:

@@ -62,3 +62,11 @@ async def test_handler_without_the_annotation_of_an_argument_is_refused() -> Non
 
     with pytest.raises(SubmitError, match="'day' is of type date, and the parameter is not annotated"):
         await job(finally_=forget)(nightly.function)(date(2026, 1, 31))
+
+
+def test_handlers_of_a_call_with_wrong_arguments_are_made() -> None:
+    failure = TaskFailure(1, "nightly", "FAILED", 1, "no date")
+    tasks = nightly.make_handlers_of_failed_call({"day": "soon"}, failure)
+    assert [task.kwargs["day"] for task in tasks] == ["soon", "soon"]
+    tasks = nightly.make_handlers_of_failed_call({"day": "2026-01-31"}, failure)
+    assert [task.kwargs["day"] for task in tasks] == ["2026-01-31"] * 2
