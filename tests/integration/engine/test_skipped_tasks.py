@@ -105,6 +105,19 @@ async def test_clear_of_a_task_after_a_skipped_one_skips_it_again(engine: Engine
     await engine.check()
 
 
+@pytest.mark.parametrize(
+    ("tasks", "groups", "edges"), [("a b c d", "", "a>b b>c c>d"), ("a b c:g d", "g", "a>b b>c g>d")]
+)
+async def test_clear_of_a_task_after_cancelled_ones_cancels_it_again(
+    engine: Engine, tasks: str, groups: str, edges: str
+) -> None:
+    await submit(engine, tasks, groups, edges)
+    await control.cancel_tasks(engine.db, [engine.id("a")])
+    await control.clear_tasks(engine.db, engine.id("d"))
+    await engine.check()
+    assert await engine.status("a", "b", "c", "d") == "CANCELLED CANCELLED CANCELLED CANCELLED"
+
+
 async def test_retry_skips_tasks_again_that_were_cancelled_before(engine: Engine) -> None:
     await submit(engine, "a b bad join", edges="a>b b>join bad>join")
     branch, bad = sorted(await engine.claim(), key=lambda claim: claim.type)
