@@ -97,13 +97,13 @@ def _handler_arguments(
 ) -> dict[str, object]:
     """Arguments of the job that the function has parameters for, and the failure for its first other parameter."""
     parameters = inspect.signature(function).parameters
-    known = {name: arguments[name] for name in parameters if name in arguments}
-    if not _is_json(known):
-        known = to_plain_arguments(function, known)
+    job_arguments = {name: arguments[name] for name in parameters if name in arguments}
+    if not _is_json(job_arguments):
+        job_arguments = to_plain_arguments(function, job_arguments)
     kwargs: dict[str, object] = {}
     for name, parameter in parameters.items():
-        if name in known:
-            kwargs[name] = known[name]
+        if name in job_arguments:
+            kwargs[name] = job_arguments[name]
         elif FAILURE_ARGUMENT not in kwargs.values() and (when == "failed" or name == "failure"):
             kwargs[name] = FAILURE_ARGUMENT
         elif parameter.default is parameter.empty and parameter.kind not in (
