@@ -22,7 +22,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `data`: Objects and Views: tables and columns in ClickHouse
 - `local`: embedded PostgreSQL and ClickHouse servers
 - `settings`: settings from the environment, validated once
-- `endpoints`: addresses and credentials of servers
+- `server_addresses`: addresses and credentials of servers
 - `cron`: nominal times of cron schedules and intervals, and which of them start
 - `errors`: base classes of all errors
 - `missing_modules`: remedies for dependencies that are not installed
@@ -30,7 +30,7 @@ aaiclick.store, answered with a schema of aaiclick.api.
 - `code_version`: version of the user's code: git commit and digests of its modules
 - `lazy_modules`: modules that are imported at their first use
 - `concurrent_map`: calls of an asynchronous function for many items, a few at a time
-- `literal_store`: registry of the store of small results
+- `literal_result_registry`: registry of the store of small results
 - `snowflake`: 64-bit ids, ordered by time, unique without a database query
 - `tempdirs`: temporary directories that are removed even after a kill
 - `failpoints`: named commits at which tests can inject faults

@@ -1,6 +1,6 @@
 """Settings: one frozen, typed object, read from the environment and validated once.
 
-`get_settings()` returns it. Addresses of servers are *endpoints* (`aaiclick.endpoints`).
+`get_settings()` returns it. Addresses of servers are *endpoints* (`aaiclick.server_addresses`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from aaiclick.endpoints import (
+from aaiclick.errors import SettingsError
+from aaiclick.server_addresses import (
     ClickHouseEndpoint,
     MappedSecret,
     PostgresEndpoint,
@@ -29,7 +30,6 @@ from aaiclick.endpoints import (
     parse_secret_keys,
     parse_secrets_map,
 )
-from aaiclick.errors import SettingsError
 
 OTHER_VARIABLES = ("AAICLICK_TEST_HOME", "AAICLICK_FAULTS", "AAICLICK_FAULT_MARKS")
 """Read by `aaiclick.testing` and `aaiclick.failpoints`, which do not import this module."""

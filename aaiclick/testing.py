@@ -29,7 +29,7 @@ import pytest
 from aaiclick.tempdirs import temporary_directory
 
 if TYPE_CHECKING:
-    from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
+    from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
     from aaiclick.store.postgres_connections import Connection
 
 T = TypeVar("T")

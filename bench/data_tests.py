@@ -20,7 +20,7 @@ from aaiclick.data import create_object_from_query
 from aaiclick.local import postgres_endpoint, stop_stack
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
-from aaiclick.store.catalog import datasets, sources
+from aaiclick.store.catalog import dag_sources, datasets
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.migrate import upgrade_if_needed
 from aaiclick.store.postgres_connections import connect
@@ -73,7 +73,7 @@ async def measure(rows: int, repeats: int, strategy: str) -> None:
     await upgrade_if_needed(postgres)
     db = await connect(postgres)
     await deploy(db, DAG.format(rows=rows, strategy=strategy))
-    job_id, _ = await sources.start_source(db, DEFAULT_ORG_ID, "cost", None, {"kind": "manual"})
+    job_id, _ = await dag_sources.start_source(db, DEFAULT_ORG_ID, "cost", None, {"kind": "manual"})
     assert (await run_until_job_ends(job_id)).status.value == "COMPLETED"
     ids = {row["name"]: row["id"] for row in await db.fetch("SELECT id, name FROM datasets")}
     seconds: dict[str, list[float]] = {"plain": [], "tested": []}

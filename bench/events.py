@@ -23,8 +23,8 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.local import find_postgres
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
+from aaiclick.store.catalog import dataset_events as catalog_events
 from aaiclick.store.catalog import event_routing
-from aaiclick.store.catalog import events as catalog_events
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID

@@ -27,10 +27,10 @@ from typing import Any
 import aiohttp
 import psutil
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local.home import Home
 from aaiclick.local.stack_connection import StackConnection
 from aaiclick.operations.pagination import write_cursor
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.submission_plan import NewTask

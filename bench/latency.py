@@ -20,10 +20,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.local import find_clickhouse, stop_stack
 from aaiclick.orchestration import Group, OrchContext, Task, create_job, create_task
 from aaiclick.orchestration.task_context import current_scope
+from aaiclick.server_addresses import PostgresEndpoint, parse_postgres_url
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import enqueue_tasks

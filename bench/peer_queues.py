@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.orchestration import OrchContext, enqueue, enqueue_many
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.migrate import upgrade
 from bench.item import arrived
 from bench.queue import BATCH, CONNECTIONS, RAW, RAW_STEP

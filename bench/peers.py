@@ -30,8 +30,8 @@ import asyncpg
 import psutil
 import uvloop
 
-from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.local import find_clickhouse, stop_stack
+from aaiclick.server_addresses import PostgresEndpoint, parse_postgres_url
 from aaiclick.settings import get_settings
 from bench.item import LATENCIES
 from bench.peer_queues import BULK, MODULES, OWN_WORKERS, QUEUES, PeerQueue, describe_version

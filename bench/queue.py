@@ -25,11 +25,11 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
+from aaiclick.server_addresses import PostgresEndpoint, parse_postgres_url
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.leases_and_outcomes import Success
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.migrate import upgrade

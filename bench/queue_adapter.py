@@ -21,8 +21,8 @@ from pathlib import Path
 
 import uvloop
 
-from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
 from aaiclick.orchestration import OrchContext, enqueue, enqueue_many
+from aaiclick.server_addresses import PostgresEndpoint, parse_postgres_url
 from aaiclick.store.engine.pause import pause_queue, resume_queue
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.postgres_connections import connect

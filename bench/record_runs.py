@@ -25,7 +25,7 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.data import Object
 from aaiclick.local import stop_stack
 from aaiclick.orchestration import OrchContext
-from aaiclick.store.catalog.sources import start_source
+from aaiclick.store.catalog.dag_sources import start_source
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from bench.map import start_worker
 

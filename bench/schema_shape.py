@@ -32,7 +32,7 @@ from uuid import uuid4
 import asyncpg
 import psutil
 
-from aaiclick.endpoints import PostgresEndpoint, parse_postgres_url
+from aaiclick.server_addresses import PostgresEndpoint, parse_postgres_url
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.migrate import upgrade
 

@@ -22,8 +22,8 @@ from aaiclick.data import create_object_from_value
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint, stop_stack
 from aaiclick.orchestration import create_job, create_task, get_job
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper
 from aaiclick.settings import get_settings
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables.table_references import release_jobs

@@ -27,9 +27,9 @@ import asyncpg
 import httpx
 import psutil
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
-from aaiclick.server.ui.svg.layout import compute_layout
+from aaiclick.server.ui.svg.graph_layout import compute_layout
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan

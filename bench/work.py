@@ -27,9 +27,9 @@ import clickhouse_connect
 import pyarrow as pa
 from clickhouse_connect.driver import AsyncClient
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import clickhouse_endpoint, find_clickhouse, stop_stack
 from aaiclick.orchestration import OrchContext, Task, create_job, create_task
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.migrate import upgrade
 from aaiclick.store.postgres_connections import connect

@@ -27,8 +27,8 @@ import asyncpg
 import psutil
 
 from aaiclick._version import __version__
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_clickhouse, stop_stack
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import enqueue_tasks

@@ -191,9 +191,9 @@ def _render_table(columns: tuple[str, ...], rows: Iterable[Iterable[str]]) -> li
 
 def load_openapi() -> dict[str, Any]:
     """The OpenAPI document of a server; needs no database."""
-    from aaiclick.endpoints import PostgresEndpoint
     from aaiclick.server.app import create_app
     from aaiclick.server.app_state import AppState
+    from aaiclick.server_addresses import PostgresEndpoint
     from aaiclick.settings import Settings
 
     return create_app(AppState(Settings(), PostgresEndpoint("nowhere", 1, "nobody", "none"))).openapi()

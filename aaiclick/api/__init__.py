@@ -11,11 +11,11 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `workers`: workers, queues and task types
 - `schedules`: schedules of jobs and queue items
 - `job_functions`: `@job` functions that workers have registered
-- `parameter_schemas`: limits of the JSON Schemas of parameters
+- `json_schema_limits`: limits of the JSON Schemas of parameters
 - `dead_letters`: dead letters and the outbox
 - `workflow_events`: events that tasks wait for
 - `approvals`: approvals, decisions and one-time links
-- `forms`: forms of approvals as flat JSON Schemas
+- `approval_forms`: forms of approvals as flat JSON Schemas
 - `dags`: DAG files, versions, deploys, runs and backfills
 - `incidents`: incidents
 - `notifications`: channels, rules and messages of notifications
@@ -23,7 +23,7 @@ Snowflakes are strings, since JavaScript loses their last digits. Times are RFC 
 - `freshness`: freshness of datasets
 - `datasets`: datasets, their lineage and queries over them
 - `objects`: Objects and their rows
-- `orgs`: organisations, users, roles, API keys, secrets and the audit log
+- `tenancy`: organisations, users, roles, API keys, secrets and the audit log
 - `health`: health checks
 - `worker_protocol`: requests and responses of HTTP workers
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from aaiclick.api.field_types import Arguments, Name, RequestModel, Snowflake, check_storable
-from aaiclick.api.parameter_schemas import count_values
+from aaiclick.api.json_schema_limits import count_values
 
 ApprovalState = Literal["waiting", "approved", "rejected", "expired", "cancelled"]
 Reason = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(check_storable)]

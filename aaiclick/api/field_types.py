@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from aaiclick.errors import RequestError
-from aaiclick.store.engine.leases import WAIT_ARGUMENT
+from aaiclick.store.engine.leases_and_outcomes import WAIT_ARGUMENT
 from aaiclick.store.enums import NOTIFICATION_QUEUE, TURN_TYPE
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ snapshot of that moment.
 
 - `consistent_snapshot`: locks and snapshot in PostgreSQL
 - `clickhouse_backup`: BACKUP and RESTORE of all databases
-- `postgres_programs`: pg_dump and pg_restore
+- `pg_dump_and_restore`: pg_dump and pg_restore
 - `create`: `aaiclick backup`
 - `restore`: `aaiclick restore`
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import ConflictError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement
 

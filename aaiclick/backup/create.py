@@ -15,11 +15,11 @@ from uuid import uuid4
 from aaiclick._version import __version__
 from aaiclick.backup import clickhouse_backup
 from aaiclick.backup.consistent_snapshot import open_snapshot
-from aaiclick.backup.postgres_programs import dump_database
+from aaiclick.backup.pg_dump_and_restore import dump_database
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import HomeError, NotFoundError
 from aaiclick.local.home import Home
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store.migrations import HEAD
 
 FORMAT = 1

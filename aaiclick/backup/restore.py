@@ -9,15 +9,15 @@ from uuid import uuid4
 
 from aaiclick.backup import clickhouse_backup
 from aaiclick.backup.create import CLICKHOUSE, DUMP, KEYS, Manifest
-from aaiclick.backup.postgres_programs import restore_database
+from aaiclick.backup.pg_dump_and_restore import restore_database
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import ConflictError
 from aaiclick.local.home import Home
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store.migrate import get_current_revision, upgrade_if_needed
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement
-from aaiclick.store.tenancy.api_role import ensure_api_role
+from aaiclick.store.tenancy.postgres_api_role import ensure_api_role
 
 
 async def restore_backup(

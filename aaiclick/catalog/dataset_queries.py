@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick.api.datasets import LineageDirection
-from aaiclick.catalog import analysis
+from aaiclick.catalog import sql_yaml_analysis
 from aaiclick.catalog.errors import DatasetError
 from aaiclick.catalog.execution.dataset_tables import DatasetLayout
 from aaiclick.catalog.execution.definition_context import parse_files
@@ -44,11 +44,11 @@ async def prepare_query(
     The generations of all names are resolved once, at the start, so that a concurrent deploy is seen as a whole or not
     at all. A query beyond the limits fails; its result is never truncated.
     """
-    names = sorted(await analysis.find_datasets_read(text))
+    names = sorted(await sql_yaml_analysis.find_datasets_read(text))
     system_tables = await load_system_datasets(connection, reader, names)
     tables = await _resolve_tables(connection, reader, [name for name in names if name not in system_tables])
     names_only = {name: replace(table, source="") for name, table in system_tables.items()}
-    prepared = await analysis.prepare_query(text, tables | names_only, limits)
+    prepared = await sql_yaml_analysis.prepare_query(text, tables | names_only, limits)
     if not system_tables:
         return prepared
     text = await asyncio.to_thread(insert_rows, prepared.text, system_tables.values())

@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from aaiclick import failpoints
-from aaiclick.catalog import analysis
+from aaiclick.catalog import sql_yaml_analysis
 from aaiclick.catalog.dags.data_test_datasets import REJECTED_INDEX, find_rejected_keys, find_test_references
 from aaiclick.catalog.dags.diff import DagDiff, diff_dags
 from aaiclick.catalog.dags.hashing import config_hash, dataset_hashes, find_output_keys, version_hash
@@ -32,13 +32,17 @@ from aaiclick.catalog.dags.model import (
     DefinitionSpec,
     Output,
 )
-from aaiclick.catalog.dags.runtime_check import LOCAL_RUNTIMES, find_foreign_prefixes, find_unknown_runtimes
+from aaiclick.catalog.dags.runtime_and_location_check import (
+    LOCAL_RUNTIMES,
+    find_foreign_prefixes,
+    find_unknown_runtimes,
+)
 from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.cron import parse_schedule
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
 from aaiclick.store.catalog import dag_versions as store
-from aaiclick.store.catalog.events import UNLIMITED_SECONDS
+from aaiclick.store.catalog.dataset_events import UNLIMITED_SECONDS
 from aaiclick.store.catalog.freshness import set_policies
 from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.cancel import cancel_tasks
@@ -92,7 +96,7 @@ async def deploy(
 
     Datasets of other DAGs must be readable by one of the roles (None: all); hidden ones count as unpublished.
     """
-    dag = await analysis.load_dag(text, file)
+    dag = await sql_yaml_analysis.load_dag(text, file)
     await _check_settings(connection, dag, text, file, org_id)
     async with failpoints.transaction(connection, "deploy"):
         await store.lock_dag(connection, org_id, dag.name)
@@ -114,7 +118,7 @@ async def deploy(
                 _check_deploy_order(dag.name, before, state)
             returning = ready or _was_overtaken(state, previous)
             catch_up_id = await _swap_version(connection, org_id, dag, version_id, returning=returning)
-    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before.yaml) if before else None, dag)
+    diff = await asyncio.to_thread(diff_dags, await sql_yaml_analysis.load_dag(before.yaml) if before else None, dag)
     diff = replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt if rebuild.dataset not in built))
     return DeployResult(
         version_id, await asyncio.to_thread(version_hash, dag), previous, is_new, built, diff, dag.name, job_id is None,
@@ -151,7 +155,7 @@ async def roll_back(
         version = await store.find_version(connection, org_id, dag_name, target)
         if before is None or version is None:
             raise _dag_not_found(dag_name)
-        dag = await analysis.load_dag(version.yaml)
+        dag = await sql_yaml_analysis.load_dag(version.yaml)
         await store.request_serving(connection, version.id)
         catch_up_id = None
         if before.id != version.id:
@@ -159,7 +163,7 @@ async def roll_back(
     task_ids = await store.find_obsolete_tasks(connection, before.id, version.id) if before.id != version.id else []
     answers = (await cancel_tasks(connection, task_ids)).values() if task_ids else ()
     cancelled = sum(answer is not Cancellation.OVER for answer in answers)
-    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before.yaml), dag)
+    diff = await asyncio.to_thread(diff_dags, await sql_yaml_analysis.load_dag(before.yaml), dag)
     diff = replace(diff, there=frozenset(rebuild.dataset for rebuild in diff.rebuilt))
     return DeployResult(
         version.id, version.yaml_hash, before.id, False, (), diff, dag_name, cancelled=cancelled,
@@ -177,7 +181,7 @@ async def preload_dags(
     for version_id in version_ids[:MAX_PRELOADED]:
         version = await store.find_version(connection, org_id, dag_name, version_id)
         if version is not None:
-            await analysis.load_dag(version.yaml)
+            await sql_yaml_analysis.load_dag(version.yaml)
 
 
 def first_line(text: str) -> str:
@@ -188,9 +192,9 @@ async def diff_with_serving(
     connection: Connection, text: str, file: str = "dag.yaml", *, org_id: UUID = DEFAULT_ORG_ID
 ) -> DagDiff:
     """Return what a deploy would change."""
-    dag = await analysis.load_dag(text, file)
+    dag = await sql_yaml_analysis.load_dag(text, file)
     before = await store.find_version(connection, org_id, dag.name)
-    diff = await asyncio.to_thread(diff_dags, await analysis.load_dag(before.yaml) if before else None, dag)
+    diff = await asyncio.to_thread(diff_dags, await sql_yaml_analysis.load_dag(before.yaml) if before else None, dag)
     reusable = await store.find_existing_outputs(
         connection, org_id, dag.name, await asyncio.to_thread(dataset_hashes, dag), find_output_keys(dag)
     )
@@ -287,8 +291,10 @@ async def _check_settings(connection: Connection, dag: Dag, text: str, file: str
     if all(definition.runtime in LOCAL_RUNTIMES and not _writes_files(definition) for definition in dag.jobs):
         return
     settings, org_slug = get_settings(), (await get_org(connection, org_id)).slug
-    problems = await analysis.locate_findings(text, find_unknown_runtimes(dag, settings.runtimes, org_slug))
-    problems += await analysis.locate_findings(text, find_foreign_prefixes(dag, settings.parquet_prefixes, org_slug))
+    problems = await sql_yaml_analysis.locate_findings(text, find_unknown_runtimes(dag, settings.runtimes, org_slug))
+    problems += await sql_yaml_analysis.locate_findings(
+        text, find_foreign_prefixes(dag, settings.parquet_prefixes, org_slug)
+    )
     if problems:
         raise DagError(file, problems)
 

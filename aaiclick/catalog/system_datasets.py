@@ -15,7 +15,7 @@ from uuid import uuid4
 from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
 from aaiclick.data.types import quote_text
-from aaiclick.store.catalog import data_tests
+from aaiclick.store.catalog import data_test_results
 
 if TYPE_CHECKING:
     from aaiclick.store.catalog.datasets import Reader
@@ -70,7 +70,7 @@ async def _list_tests(connection: Connection, reader: Reader) -> list[dict[str, 
     listed: list[dict[str, object]] = []
     before: int | None = None
     while len(listed) < MAX_ROWS:
-        rows = await data_tests.list_tests(connection, reader, before=before, limit=PAGE_ROWS)
+        rows = await data_test_results.list_tests(connection, reader, before=before, limit=PAGE_ROWS)
         listed += [{column: getattr(row, column) for column in COLUMNS[TESTS]} for row in rows]
         if len(rows) < PAGE_ROWS:
             break

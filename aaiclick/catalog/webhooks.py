@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aaiclick.errors import NotFoundError, RequestError, SecretError
-from aaiclick.store.catalog import sources
+from aaiclick.store.catalog import dag_sources
 from aaiclick.store.tenancy import orgs, secrets
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ async def receive_webhook(
         raise RequestError(f"The body is not JSON: {error}.", remedy="Send JSON, or nothing.") from None
     key = f"webhook:{header}" if delivery is None else f"webhook:delivery={delivery}"
     trigger = {"kind": "webhook", "payload": payload}
-    return await sources.start_source(connection, org_id, dag_name, job_name, trigger, idempotency_key=key)
+    return await dag_sources.start_source(connection, org_id, dag_name, job_name, trigger, idempotency_key=key)
 
 
 async def _find_signing_secret(connection: Connection, org_id: UUID, dag_name: str, job_name: str) -> str | None:
     """Return the secret that signs requests to a source; it must not be bound to a host."""
-    for row in await sources.list_sources(connection, org_id, dag_name, job_name):
+    for row in await dag_sources.list_sources(connection, org_id, dag_name, job_name):
         source, spec = json.loads(row["source"]), json.loads(row["spec"])
         if source["kind"] == "webhook":
             org = await orgs.get_org(connection, org_id)

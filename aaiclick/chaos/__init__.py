@@ -6,9 +6,9 @@
 - `servers`: separate PostgreSQL and ClickHouse servers, and workers
 - `tcp_proxy`: the network between them, with latency, black holes and resets
 - `load_clients`: clients that submit work and retry until it is acknowledged
-- `flow_clients`: clients that submit waits, limits, rates, batches, caches and schedules
-- `failure_clients`: clients of jobs that time out, are cancelled in a sleep, restarted or pinned
-- `approvers`: people who decide the approvals of the load
+- `flow_control_clients`: clients that submit waits, limits, rates, batches, caches and schedules
+- `failure_path_clients`: clients of jobs that time out, are cancelled, restarted or pinned
+- `approval_clients`: people who decide the approvals of the load
 - `tasks`: the task functions
 - `dag_workload`: a reactive DAG, and the expected content of its datasets
 - `fault_schedule`: times of faults, derived from a seed
@@ -18,7 +18,7 @@
 - `observability_check`: checks of metrics, health and logs
 - `checker`: compares histories with PostgreSQL and ClickHouse
 - `oracle`: expected states of tasks and jobs
-- `flow_oracle`: expected effects of the load of `flow_clients`
+- `flow_control_oracle`: expected effects of the load of `flow_control_clients`
 - `notification_sinks`: receivers of notifications, and rules that send every incident to them
 - `incident_oracle`: expected incidents and messages
 - `recovery_times`: recovery time of tasks of killed processes

@@ -21,8 +21,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.chaos import flow_oracle, history, incident_oracle, oracle
-from aaiclick.chaos.approvers import DECISIONS
+from aaiclick.chaos import flow_control_oracle, history, incident_oracle, oracle
+from aaiclick.chaos.approval_clients import DECISIONS
 from aaiclick.chaos.dag_workload import find_differences
 from aaiclick.chaos.history import STEPS, UNDONE_STEPS, AttemptEvent
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, JOB_NAME
@@ -86,7 +86,7 @@ async def check_run(connection: Connection, clickhouse: ClickHouseClient, direct
     oracle.check_times(result, records, events_by_task)
     steps = history.read_events(directory, STEPS)
     oracle.check_sagas(result, steps, history.read_events(directory, UNDONE_STEPS), rows)
-    await flow_oracle.check_flow(result, connection, directory, records)
+    await flow_control_oracle.check_flow(result, connection, directory, records)
     decided = {row["id"]: row["decided_by"] for row in await connection.fetch(DECIDED)}
     await incident_oracle.check_notifications(result, connection, history.read_events(directory, MESSAGES))
     oracle.check_decisions(result, history.read_events(directory, DECISIONS), decided)

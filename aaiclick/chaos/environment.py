@@ -16,11 +16,11 @@ from uuid import UUID
 import psutil
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.chaos.approvers import decide_approvals
+from aaiclick.chaos.approval_clients import decide_approvals
 from aaiclick.chaos.checker import TRIGGERS
 from aaiclick.chaos.dag_workload import DAG, DAG_NAME, DEFINITIONS
-from aaiclick.chaos.failure_clients import FailureClient
-from aaiclick.chaos.flow_clients import create_schedules, pause_schedules
+from aaiclick.chaos.failure_path_clients import FailureClient
+from aaiclick.chaos.flow_control_clients import create_schedules, pause_schedules
 from aaiclick.chaos.history import record_event
 from aaiclick.chaos.incident_oracle import UNSETTLED
 from aaiclick.chaos.load_clients import CLIENT_EVENTS, CLIENTS, RETRY, TASK_MODULE, BacklogLimiter

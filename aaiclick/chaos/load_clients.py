@@ -24,12 +24,12 @@ from aaiclick.chaos.tasks import undo_step
 from aaiclick.client import AsyncClient
 from aaiclick.errors import ConflictError
 from aaiclick.operators import map as map_rows
-from aaiclick.orchestration import Group, OrchContext, Task, approval, cancel_job, create_job, lifecycle, sleep
+from aaiclick.orchestration import Group, OrchContext, Task, approval, cancel_job, create_job, pg_lifecycle, sleep
 from aaiclick.orchestration.failure_paths import make_job_handlers
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.catalog.sources import start_source
-from aaiclick.store.engine import control
+from aaiclick.store.catalog.dag_sources import start_source
+from aaiclick.store.engine import user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.engine.submit import NewJob, submit_job
@@ -57,7 +57,7 @@ DONE, CANCELLED, POISON = "COMPLETED", "CANCELLED", "DEAD_LETTER"
 SALES = 20
 CLIENTS = 2
 WAIT_SECONDS = 20.0
-RETRIED_ERRORS = (*lifecycle.OUTAGE_ERRORS, TimeoutError, ConflictError)
+RETRIED_ERRORS = (*pg_lifecycle.OUTAGE_ERRORS, TimeoutError, ConflictError)
 """No response: the outcome is unknown. Or the first request is still in progress."""
 
 
@@ -192,7 +192,7 @@ class LoadClient:
 
         async def redrive() -> set[int]:
             async with self._connection() as connection:
-                return await control.redrive_dead_letters(connection, task_ids=self._poison)
+                return await user_actions.redrive_dead_letters(connection, task_ids=self._poison)
 
         redriven = await self._retry_until_done(redrive)
         record_event(self.history, CLIENT_EVENTS, acknowledged="redriven", ids=sorted(redriven))

@@ -8,11 +8,11 @@ from typing import Any
 from aaiclick.chaos.history import AttemptEvent
 from aaiclick.chaos.load_clients import POISON_ATTEMPTS, TASK_MODULE
 from aaiclick.chaos.result import CheckResult
-from aaiclick.store.engine import deliveries
+from aaiclick.store.engine import notification_deliveries
 
 GENERATED_KEYS = ("schedule:", "debounce:")
 """Beginnings of keys that the product makes."""
-GENERATED_TYPES = (f"{TASK_MODULE}.run_debounced", f"{TASK_MODULE}.run_merged", deliveries.TASK_TYPE)
+GENERATED_TYPES = (f"{TASK_MODULE}.run_debounced", f"{TASK_MODULE}.run_merged", notification_deliveries.TASK_TYPE)
 """Types of items that no client has requested by itself."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "DEAD_LETTER", "SKIPPED")
 

@@ -22,9 +22,9 @@ from aaiclick.chaos.observability_check import find_missing_lines
 from aaiclick.chaos.result import MAX_RECOVERY_SECONDS, CheckResult
 from aaiclick.chaos.source_states import SourceMonitor
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables.table_references import release_jobs
 from aaiclick.tempdirs import temporary_directory

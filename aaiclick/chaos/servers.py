@@ -20,10 +20,10 @@ from uuid import uuid4
 import psutil
 
 from aaiclick.chaos.tcp_proxy import TcpProxy
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import StackError
 from aaiclick.local.home import Home
 from aaiclick.local.stack_connection import StackConnection, ask_keeper
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store.migrate import upgrade_if_needed
 
 HEARTBEAT_SECONDS = 1.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.postgres_connections import connect
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ Start of a command, and where it runs:
 - `limit_options`: options for weight and limits, shared by several commands
 - `remote`: remote mode: a server instead of the databases
 - `database`: local mode: PostgreSQL connection, and formatting of times
-- `operations`: runs an operation locally or remotely
+- `local_and_remote_operations`: runs an operation locally or remotely
 - `id_prefixes`: ids by their first digits
-- `announcement`: message that POSTGRES_HOST chooses the database
+- `postgres_host_notice`: message that POSTGRES_HOST chooses the database
 - `table_output`: tables that fit the terminal
 
 The stack:
@@ -17,13 +17,13 @@ The stack:
 - `init`: `aaiclick init`: create a project
 - `project_template`: files of a new project
 - `stack`: `aaiclick up`, `down` and `status`
-- `up`: main loop of `aaiclick up`
+- `up_main_loop`: main loop of `aaiclick up`
 - `dev`: `aaiclick dev`: stack, web UI and a worker that reloads
 - `log_tail`: new lines of task logs and of the server's log, for `aaiclick dev`
-- `api_server`: HTTP server of `aaiclick up`, as a supervised child process
+- `supervised_api_server`: HTTP server of `aaiclick up`, as a supervised child process
 - `server`: `aaiclick server`: run the HTTP API
 - `worker`: `aaiclick worker start`: run tasks
-- `background`: `aaiclick background`: cleanup of unused tables in a separate process
+- `background_cleanup`: `aaiclick background`: cleanup of unused tables in a separate process
 - `pidfile`: locked pid file, so that a command runs only once
 - `config`: `aaiclick config`: settings with value and source
 - `migrate`: `aaiclick migrate`: upgrade the PostgreSQL schema
@@ -41,17 +41,17 @@ Jobs and tasks:
 - `run`: `aaiclick run`: the command and its help
 - `run_job`: submits the job of `aaiclick run`, waits for it and prints its results
 - `job_arguments`: parameters of a job as options of `aaiclick run`
-- `user_module`: imports the module of an entry point
+- `entrypoint_import`: imports the module of an entry point
 - `failure_report`: failed tasks of a job with traceback, last output and next command
 - `job_request`: request body for a job graph that was built locally
 - `progress_bars`: progress bars with rate and remaining time
 - `watch`: waits for a job and shows its progress
-- `waiting_text`: message about a task that waits
+- `waiting_reason_text`: message about a task that waits
 - `enqueue`: `aaiclick tasks enqueue`
 - `functions`: `aaiclick functions`: `@job` functions that workers have registered
 - `jobs`: `aaiclick jobs`: list and manage jobs
 - `tasks`: `aaiclick tasks` and `aaiclick logs`
-- `queues`: `aaiclick queues` and `aaiclick workers`
+- `queues_and_workers`: `aaiclick queues` and `aaiclick workers`
 - `task_types`: `aaiclick types`: settings of task types
 - `schedules`: `aaiclick schedules`: schedules of jobs and queue items
 - `incidents`: `aaiclick incidents`: list, acknowledge, snooze and close incidents
@@ -63,7 +63,7 @@ Data and DAGs:
 
 - `data`: `aaiclick data`: list, show and export Objects
 - `dag_files`: DAG files in YAML, and Python modules as YAML
-- `dag_functions`: checks functions of `python` definitions
+- `dag_function_checks`: checks functions of `python` definitions
 - `dag`: `aaiclick dag`: validate, diff, deploy, run and roll back DAGs
 - `datasets`: `aaiclick datasets`: list, show, query and rematerialize datasets
 - `events`: `aaiclick events`: send events, list and retry dataset events

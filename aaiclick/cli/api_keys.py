@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from aaiclick.api.field_types import parse_fields
-from aaiclick.api.orgs import ApiKey, CreatedKeyResponse, CreateKeyRequest
+from aaiclick.api.tenancy import ApiKey, CreatedKeyResponse, CreateKeyRequest
 from aaiclick.cli.database import format_time
-from aaiclick.cli.operations import open_operations, open_org_operations
+from aaiclick.cli.local_and_remote_operations import open_operations, open_org_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import NAME, Number
 from aaiclick.store.enums import DEFAULT_ORG_SLUG

@@ -11,7 +11,7 @@ from aaiclick.api.approvals import Approval, ApprovalDetail, CreateLinkRequest, 
 from aaiclick.api.field_types import parse_fields
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models, print_record
 from aaiclick.cli.param_types import APPROVAL_ID, ARGUMENT, Number
 from aaiclick.cli.remote import PAGE_SIZE

@@ -8,8 +8,8 @@ import shlex
 import click
 
 from aaiclick.cli.output import output_option, print_records
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import SettingsError
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.settings import Settings, describe_settings, get_settings
 
 

@@ -19,7 +19,7 @@ from aaiclick.cli.dag_files import load_checked, read_checked
 from aaiclick.cli.database import error_headline, format_duration, format_time
 from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.jobs import job_json
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import (
     Row,
     output_option,

@@ -47,7 +47,7 @@ def render_module(file: Path) -> tuple[str, list[DatasetNode]]:
     """Import a Python file and write its datasets as YAML."""
     module = _module_name(file)
     authoring = importlib.import_module("aaiclick.catalog.python_dags")
-    import_user_module = importlib.import_module("aaiclick.cli.user_module").import_user_module  # slow import
+    import_user_module = importlib.import_module("aaiclick.cli.entrypoint_import").import_user_module  # slow import
     sys.path.insert(0, str(Path.cwd()))
     authoring.forget_datasets(module)
     sys.modules.pop(module, None)
@@ -79,7 +79,7 @@ def _module_name(file: Path) -> str:
 
 def _check_functions(file: Path, dag: Dag, text: str) -> None:
     if any(definition.operator == "python" for definition in dag.jobs):
-        functions = importlib.import_module("aaiclick.cli.dag_functions")  # slow import: pyarrow
+        functions = importlib.import_module("aaiclick.cli.dag_function_checks")  # slow import: pyarrow
         functions.check_python_functions(str(file), dag, text)
 
 

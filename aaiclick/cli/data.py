@@ -13,7 +13,7 @@ import click
 from aaiclick.api.objects import FileFormat, ObjectSchema, ObjectState, ObjectSummary
 from aaiclick.cli import remote
 from aaiclick.cli.database import format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import (
     Row,
     output_option,
@@ -31,12 +31,12 @@ from aaiclick.data.io.s3_client import SCHEME
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.data.runtime.tables import NAMED
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import NotFoundError
 from aaiclick.local import find_both
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper, find_orphans, tenant_clients
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper, find_orphans, tenant_clients
 from aaiclick.orchestration.table_audit import forget_missing_names, list_tables
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.migrate import prepare_schema
 from aaiclick.store.postgres_connections import connect

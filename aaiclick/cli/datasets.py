@@ -15,7 +15,7 @@ from aaiclick.api.field_types import parse_fields
 from aaiclick.api.freshness import DatasetFreshness
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import error_headline, format_duration, format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import (
     Row,
     output_option,

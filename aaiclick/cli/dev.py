@@ -18,7 +18,7 @@ from aaiclick.cli.log_tail import LogTail
 from aaiclick.cli.output import print_message
 from aaiclick.cli.param_types import split_names
 from aaiclick.cli.stack import hold_stack
-from aaiclick.cli.up import make_stop_pipe, serve_stack
+from aaiclick.cli.up_main_loop import make_stop_pipe, serve_stack
 from aaiclick.errors import AaiclickError
 from aaiclick.local.home import Home
 from aaiclick.settings import Settings, get_logs_dir

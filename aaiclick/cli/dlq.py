@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSelection, RedriveRequest
 from aaiclick.cli.database import error_headline, format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
 from aaiclick.cli.param_types import TASK_ID, Number
 from aaiclick.cli.remote import PAGE_SIZE

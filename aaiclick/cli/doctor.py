@@ -22,13 +22,13 @@ import click
 from aaiclick.cli import remote
 from aaiclick.cli.output import output_option, print_message, print_records
 from aaiclick.data.runtime import clickhouse_client
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint
-from aaiclick.orchestration.loops import promoter, reaper
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.loops import due_task_promoter, reaper
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper
 from aaiclick.orchestration.table_audit import find_inconsistencies, forget_missing_names
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.snowflake import extract_machine_id, get_snowflake_id
 from aaiclick.store import migrate, postgres_connections
@@ -154,7 +154,7 @@ async def _repair_all(settings: Settings) -> DoctorFinding:
     connection = await postgres_connections.connect(postgres)
     try:
         reaped = await _reap_all(connection)
-        due = await promoter.run_once(connection)
+        due = await due_task_promoter.run_once(connection)
         dropped = await PgCleanupWorker(postgres=postgres, clickhouse=clickhouse).run_once()
         dropped += await TableSweeper(postgres=postgres, clickhouse=clickhouse).run_once()
         names = await forget_missing_names(connection, await clickhouse_client.connect(clickhouse))

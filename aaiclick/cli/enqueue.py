@@ -6,7 +6,7 @@ import json
 
 import click
 
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import output_option, print_record
 from aaiclick.cli.param_types import TimeType
 

@@ -11,7 +11,7 @@ import click
 from aaiclick.api.dead_letters import OutboxEvent, OutboxRetryRequest, OutboxState
 from aaiclick.api.workflow_events import SendEventRequest
 from aaiclick.cli.database import error_headline, format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
 from aaiclick.cli.param_types import EVENT_ID, Number
 from aaiclick.cli.remote import PAGE_SIZE

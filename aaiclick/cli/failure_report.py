@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 from aaiclick.api.jobs import Job
 from aaiclick.api.tasks import Task
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import print_message
 from aaiclick.errors import AaiclickError
-from aaiclick.store.catalog.events import ENTRYPOINT as DEFINITION_ENTRYPOINT
+from aaiclick.store.catalog.dataset_events import ENTRYPOINT as DEFINITION_ENTRYPOINT
 
 if TYPE_CHECKING:
     from aaiclick.client.endpoints import SyncEndpoints

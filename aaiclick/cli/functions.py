@@ -9,10 +9,10 @@ import click
 from aaiclick.api.job_functions import FunctionRun, JobFunction
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models, print_records
 from aaiclick.cli.param_types import ARGUMENT
-from aaiclick.orchestration.parameter_schema import describe_type
+from aaiclick.orchestration.parameter_schema_text import describe_type
 
 
 @click.group()

@@ -11,7 +11,7 @@ from aaiclick.api.field_types import parse_fields
 from aaiclick.api.incidents import Incident, SnoozeIncidentRequest
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import error_headline, format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import INCIDENT_ID
 from aaiclick.cli.remote import PAGE_SIZE

@@ -14,9 +14,9 @@ from typing import Any, cast
 import click
 from pydantic import ValidationError
 
-from aaiclick.cli.user_module import load_target
+from aaiclick.cli.entrypoint_import import load_target
 from aaiclick.errors import AaiclickError
-from aaiclick.orchestration.parameter_schema import describe_parameters, describe_type
+from aaiclick.orchestration.parameter_schema_text import describe_parameters, describe_type
 from aaiclick.orchestration.parameters import JobParameters, Parameter
 
 MAX_DEFAULT_CHARACTERS = 60

@@ -12,7 +12,7 @@ import click
 from aaiclick.api.field_types import JobState
 from aaiclick.api.jobs import GroupProgress, Job, JobTreeNode
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, describe_cancellation, output_option, print_message, print_record, print_records
 from aaiclick.cli.param_types import ARGUMENT, CURSOR_ID, JOB_ID
 from aaiclick.cli.remote import PAGE_SIZE, find_waiting_task

@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import escape_control_characters, print_message
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.errors import AaiclickError

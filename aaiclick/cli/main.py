@@ -21,7 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from aaiclick._version import __version__
-from aaiclick.cli.announcement import announce_postgres
+from aaiclick.cli.postgres_host_notice import announce_postgres
 from aaiclick.errors import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
 from aaiclick.missing_modules import find_remedy
 
@@ -53,20 +53,20 @@ COMMANDS = {
     "notify": CommandEntry("notify", "Send messages about incidents: channels, rules, deliveries."),
     "approvals": CommandEntry("approvals", "List, show, approve and reject what waits for people."),
     "events": CommandEntry("events", "Send events to waiting tasks; list and retry dataset events."),
-    "queues": CommandEntry("queues", "Show, pause and resume queues."),
+    "queues": CommandEntry("queues_and_workers", "Show, pause and resume queues."),
     "types": CommandEntry("task_types", "Show, pause and resume task types; set their retry policy."),
     "dag": CommandEntry("dag", "Validate, diff, deploy, run and roll back DAGs."),
     "datasets": CommandEntry("datasets", "List, show, query and rematerialize datasets."),
     "worker": CommandEntry("worker", "Run tasks."),
     "server": CommandEntry("server", "Serve the HTTP API."),
-    "workers": CommandEntry("queues", "List and drain workers."),
+    "workers": CommandEntry("queues_and_workers", "List and drain workers."),
     "key": CommandEntry("api_keys", "Create, list and revoke API keys."),
     "secrets": CommandEntry("secrets", "Set, list and remove secrets of an organisation."),
     "org": CommandEntry("org", "List, create and limit organisations."),
     "user": CommandEntry("user", "Add, list, change and remove users."),
     "role": CommandEntry("role", "Create, list and remove roles; grant and revoke them."),
     "data": CommandEntry("data", "List, show and export Objects; drop unused tables."),
-    "background": CommandEntry("background", "Drop unused ClickHouse tables in a separate process."),
+    "background": CommandEntry("background_cleanup", "Drop unused ClickHouse tables in a separate process."),
     "chaos": CommandEntry("chaos", "Test a separate installation with injected faults or steady load."),
     "doctor": CommandEntry("doctor", "Check the installation and suggest fixes."),
     "demo": CommandEntry("demo", "Run a shop with a worker that is killed while it works."),

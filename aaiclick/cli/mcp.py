@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.remote import is_remote
 from aaiclick.client.endpoints import SyncEndpoints
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from aaiclick.cli import remote
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
 from aaiclick.local import find_postgres
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.migrate import describe_tables, run_migrate_command
 
 

@@ -7,11 +7,11 @@ import re
 import click
 
 from aaiclick.api.field_types import parse_fields
-from aaiclick.api.orgs import CreateOrgRequest, Org, UpdateOrgRequest
+from aaiclick.api.tenancy import CreateOrgRequest, Org, UpdateOrgRequest
 from aaiclick.api.workers import LimitsRequest
 from aaiclick.cli.database import format_time
 from aaiclick.cli.limit_options import limit_options
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import NAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.errors import AaiclickError, NotFoundError
 

@@ -38,7 +38,7 @@ class IdType(IntParamType):
             return prefix
         # slow imports, only needed for a shortened id
         from aaiclick.cli.id_prefixes import find_id
-        from aaiclick.cli.operations import open_operations
+        from aaiclick.cli.local_and_remote_operations import open_operations
 
         with open_operations(None if ctx is None else ctx.params.get("org")) as operations:
             return find_id(operations, self.listing_names, prefix)

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from aaiclick.cli.output import print_message
-from aaiclick.cli.waiting_text import describe_waiting, without_countdown
+from aaiclick.cli.waiting_reason_text import describe_waiting, without_countdown
 from aaiclick.errors import AaiclickError, SettingsError
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_SLUG

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from aaiclick.api.field_types import parse_fields
-from aaiclick.api.orgs import CreateRoleRequest, Membership, RoleResponse
+from aaiclick.api.tenancy import CreateRoleRequest, Membership, RoleResponse
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.org import new_slug_argument
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.cli.param_types import NAME

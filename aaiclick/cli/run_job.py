@@ -16,16 +16,16 @@ import click
 
 from aaiclick.api.jobs import Job as JobModel
 from aaiclick.cli import remote
+from aaiclick.cli.entrypoint_import import import_user_module, load_target, split_entrypoint
 from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.job_arguments import parameters_of, parse_job_arguments
 from aaiclick.cli.job_request import build_job_graph, build_job_options
 from aaiclick.cli.jobs import job_json, job_row
 from aaiclick.cli.output import print_message, print_record
-from aaiclick.cli.user_module import import_user_module, load_target, split_entrypoint
 from aaiclick.cli.watch import describe_unwatched, has_other_workers, warn_about_other_code, watch_job
 from aaiclick.client.job_handle import iter_job_results
 from aaiclick.data.json_results import to_json_value
-from aaiclick.data.plain_preview import preview_plain
+from aaiclick.data.plain_value_preview import preview_plain
 from aaiclick.errors import EXIT_FAILED, AaiclickError
 from aaiclick.local import find_clickhouse
 from aaiclick.operations.actor import local_actor

@@ -14,7 +14,8 @@ from aaiclick.api.field_types import parse_fields
 from aaiclick.api.schedules import MissedPolicy, OverlapPolicy, Schedule, ScheduleRequest, ScheduleRun, ScheduleState
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import error_headline, format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.entrypoint_import import load_target, split_entrypoint
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import (
     Row,
     output_option,
@@ -25,7 +26,6 @@ from aaiclick.cli.output import (
     print_records,
 )
 from aaiclick.cli.param_types import ARGUMENT, NAME
-from aaiclick.cli.user_module import load_target, split_entrypoint
 from aaiclick.cron import format_interval
 from aaiclick.errors import EXIT_FAILED
 from aaiclick.orchestration.decorators import JobFunction

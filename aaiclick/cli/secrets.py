@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aaiclick.api.field_types import parse_fields
-from aaiclick.api.orgs import SecretSummary, SetSecretRequest
+from aaiclick.api.tenancy import SecretSummary, SetSecretRequest
 from aaiclick.cli.api_keys import org_option
 from aaiclick.cli.database import format_time, with_database
-from aaiclick.cli.operations import open_org_operations
+from aaiclick.cli.local_and_remote_operations import open_org_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_model, print_models
 from aaiclick.errors import RequestError
 from aaiclick.settings import get_settings

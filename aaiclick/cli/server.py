@@ -12,10 +12,10 @@ from socket import socket
 import click
 
 from aaiclick.cli.output import print_message
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local import find_postgres
 from aaiclick.missing_modules import SERVER_MODULES, check_installed
 from aaiclick.server.listen_address import TlsFiles, open_socket, socket_url
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import Settings, get_settings
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

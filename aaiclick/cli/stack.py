@@ -40,7 +40,7 @@ def up(detach: bool, background: bool) -> None:
         if running is not None:
             print_message(f"aaiclick is already running (pid {running}).")
             return
-        importlib.import_module("aaiclick.cli.up").run_stack(settings, background, write_url)
+        importlib.import_module("aaiclick.cli.up_main_loop").run_stack(settings, background, write_url)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import click
 from aaiclick.api.workers import RetryPolicyRequest, TaskType
 from aaiclick.cli.api_keys import every_org_option, org_option
 from aaiclick.cli.database import format_time
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import Row, output_option, print_message, print_models
 from aaiclick.cli.param_types import Number
 from aaiclick.orchestration.retry_policy import DEFAULT, RetryPolicy

@@ -19,7 +19,7 @@ from aaiclick.api.tasks import Task
 from aaiclick.cli import remote
 from aaiclick.cli.database import elapsed_seconds, error_headline, format_duration, format_time
 from aaiclick.cli.enqueue import enqueue_item
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.output import (
     Row,
     describe_cancellation,
@@ -43,10 +43,10 @@ from aaiclick.tracebacks import is_user_error, report_user_errors
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from aaiclick.cli import user_module
+    from aaiclick.cli import entrypoint_import
     from aaiclick.orchestration.worker import logs as worker_logs
 else:  # the Python API of jobs: a list of tasks does not need it
-    user_module = LazyModule("aaiclick.cli.user_module")
+    entrypoint_import = LazyModule("aaiclick.cli.entrypoint_import")
     worker_logs = LazyModule("aaiclick.orchestration.worker.logs")
 
 FOLLOW_SECONDS = 0.2
@@ -171,8 +171,8 @@ def debug_task(task_id: int, post_mortem: bool) -> None:
 
 def _load_function(entrypoint: str) -> Any:
     """Undecorated function of an entry point."""
-    target = user_module.load_target(entrypoint)
-    return target.function if isinstance(target, user_module.TaskFunction) else target
+    target = entrypoint_import.load_target(entrypoint)
+    return target.function if isinstance(target, entrypoint_import.TaskFunction) else target
 
 
 @click.command()

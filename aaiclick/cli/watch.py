@@ -22,17 +22,17 @@ from aaiclick.cli import remote
 from aaiclick.cli.failure_report import report_failure
 from aaiclick.cli.jobs import format_row_rate
 from aaiclick.cli.output import print_message
-from aaiclick.cli.waiting_text import describe_waiting, without_countdown
+from aaiclick.cli.waiting_reason_text import describe_waiting, without_countdown
 from aaiclick.cli.worker import build_supervisor_config
 from aaiclick.code_version import read_code_version
 from aaiclick.operations.actor import local_actor
 from aaiclick.operations.jobs import get_job
-from aaiclick.operations.rows import to_group_progress
+from aaiclick.operations.row_conversion import to_group_progress
 from aaiclick.orchestration import OrchContext
 from aaiclick.orchestration.worker.supervisor import Supervisor
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.engine import queries
-from aaiclick.store.engine.explain import explain_task
+from aaiclick.store.engine.explain_task import explain_task
 from aaiclick.store.engine.workers import list_eligible_workers
 from aaiclick.store.postgres_connections import OUTAGE_ERRORS
 

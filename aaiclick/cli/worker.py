@@ -15,13 +15,13 @@ import click
 
 from aaiclick.cli.output import print_message
 from aaiclick.cli.param_types import NAME, Number, split_names
-from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.errors import SettingsError
 from aaiclick.local import find_both
 from aaiclick.missing_modules import WORKER_MODULES, check_installed
 from aaiclick.orchestration.json_logging import make_json_handler
 from aaiclick.orchestration.worker.process_config import ProcessSetup, WorkerConfig
 from aaiclick.orchestration.worker.supervisor import Supervisor, SupervisorConfig
+from aaiclick.server_addresses import PostgresEndpoint, RuntimeEndpoint, ServerEndpoint
 from aaiclick.settings import get_logs_dir, get_settings
 from aaiclick.store.engine.runtime_dispatches import runtime_queue
 from aaiclick.store.migrate import prepare_schema

@@ -13,7 +13,7 @@ Errors are those of `aaiclick.errors`, chosen by the problem code of the respons
 - `async_job_handle`: handle of a job for `AsyncClient`
 - `async_client`: `AsyncClient`
 - `endpoints`: the methods of both clients by resource
-- `endpoint`: the decorators of these methods
+- `endpoint_decorators`: the decorators of these methods
 - `requests`: requests as data, and the errors of responses
 - `tls`: TLS contexts
 

@@ -14,7 +14,7 @@ from aaiclick.api.field_types import Page
 from aaiclick.api.jobs import Job
 from aaiclick.api.objects import FileFormat
 from aaiclick.client import requests
-from aaiclick.client.endpoint import Endpoint, Listing
+from aaiclick.client.endpoint_decorators import Endpoint, Listing
 from aaiclick.client.endpoints import AsyncEndpoints
 from aaiclick.client.requests import ApiRequest
 from aaiclick.client.tls import find_ssl_context

@@ -11,7 +11,7 @@ from typing import ParamSpec, Self, TypeVar
 from aaiclick.api.jobs import Job
 from aaiclick.api.objects import FileFormat
 from aaiclick.client.async_client import AsyncClient
-from aaiclick.client.endpoint import Endpoint, Listing
+from aaiclick.client.endpoint_decorators import Endpoint, Listing
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.client.requests import ApiRequest
 

@@ -20,7 +20,7 @@ From a value to a result:
 - `join_methods`: methods of Object: joins
 - `reshape_methods`: methods of Object: pivot, nested values, rows of several Objects
 - `table_base`: arguments of these methods
-- `arguments`: checks of the types of arguments
+- `argument_checks`: checks of the types of arguments
 - `grouping`: GroupBy: rows grouped by keys, before aggregation
 - `time_groups`: TimeGroupBy: rows grouped by intervals of time
 - `stats`: summary statistics of an Object
@@ -30,9 +30,9 @@ From a value to a result:
 - `expectations`: data tests of Objects
 - `json_results`: results of tasks as JSON values
 - `method_hints`: hints for names of methods that polars, pandas and SQL have
-- `awaitable`: coroutines that explain a forgotten `await`
+- `pending_result`: coroutines that explain a forgotten `await`
 - `render`: rows as a rich table or an HTML table
-- `plain_preview`: previews of plain results, without Arrow
+- `plain_value_preview`: previews of plain results, without Arrow
 - `result_preview`: previews of task results
 - `progress`: progress of long queries
 - `sync`: synchronous version of this package, for notebooks and scripts

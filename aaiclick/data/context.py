@@ -21,10 +21,10 @@ from aaiclick.data.errors import (
     QueryError,
     StaleObjectError,
 )
-from aaiclick.data.io.literal_codec import EncodedLiteral
+from aaiclick.data.io.literal_result_codec import EncodedLiteral
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect, new_query_id
 from aaiclick.data.runtime.lifecycle import LifecycleHandler, LocalLifecycleHandler
-from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
+from aaiclick.data.runtime.literal_result_rows import LiteralRows, encode_numbered_rows
 from aaiclick.data.runtime.tables import (
     ENGINES,
     Columns,
@@ -36,10 +36,10 @@ from aaiclick.data.runtime.tables import (
     read_definition,
 )
 from aaiclick.data.types import quote_name
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, SettingsError
-from aaiclick.literal_store import LiteralStore, find_literal_store
+from aaiclick.literal_result_registry import LiteralStore, find_literal_store
 from aaiclick.local import clickhouse_endpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 T = TypeVar("T")
 _current: ContextVar[DataContext | ContextProvider | None] = ContextVar("aaiclick_data_context", default=None)

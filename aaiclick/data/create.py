@@ -9,8 +9,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from aaiclick.data.arguments import check_arguments
-from aaiclick.data.awaitable import explain_await
+from aaiclick.data.argument_checks import check_arguments
 from aaiclick.data.compile.join_columns import cast_for_insert
 from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.compile.select_builder import KEY
@@ -19,9 +18,10 @@ from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.errors import ConversionError, DataError, ObjectExistsError, ObjectNotFoundError, suggest_name
 from aaiclick.data.io.to_arrow import ArrowRows, Schema, conform_batch, to_arrow_rows
 from aaiclick.data.object import Object
+from aaiclick.data.pending_result import explain_await
 from aaiclick.data.runtime.append import NoLockError, append_lock, append_rows, count_rows
 from aaiclick.data.runtime.execute import is_table, prepare_relation, store_table, strip_identity
-from aaiclick.data.runtime.literal_rows import LiteralRows, encode_numbered_rows
+from aaiclick.data.runtime.literal_result_rows import LiteralRows, encode_numbered_rows
 from aaiclick.data.runtime.tables import (
     NAMED,
     Columns,

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 from aaiclick.errors import EXIT_NOT_FOUND, EXIT_USAGE, AaiclickError
 
 if TYPE_CHECKING:
-    from aaiclick.data.compile.data_tests import DataTestResult
+    from aaiclick.data.compile.data_test_queries import DataTestResult
 
 
 class DataError(AaiclickError):

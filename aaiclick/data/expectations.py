@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from aaiclick.data.compile.data_tests import (
+from aaiclick.data.compile.data_test_queries import (
     ROWS,
     Accepted,
     Between,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from aaiclick.data.arguments import check_methods
-from aaiclick.data.awaitable import explain_await
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.relation_nodes import Aggregate, Relation, Slice
 from aaiclick.data.context import DataContext
 from aaiclick.data.expressions.nodes import FunctionCall
 from aaiclick.data.io import from_arrow
 from aaiclick.data.io.export import export_file, export_s3
 from aaiclick.data.io.s3_client import SCHEME, S3Access
+from aaiclick.data.pending_result import explain_await
 from aaiclick.data.runtime.execute import read_batches, read_literal, read_table
 from aaiclick.data.runtime.tables import Shape
 

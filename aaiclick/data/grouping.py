@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.relation_nodes import Aggregate, LimitBy, Project, Relation
 from aaiclick.data.compile.row_alignment import as_columns
 from aaiclick.data.errors import DataTypeError, check_integer

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.join_columns import check_join_keys, hidden_name, join_outputs, join_pairs
 from aaiclick.data.compile.relation_nodes import Columns, Filter, Join, LimitBy, Project, Relation
 from aaiclick.data.compile.row_alignment import as_columns, identity_mapping

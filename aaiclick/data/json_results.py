@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
-from aaiclick.data.plain_preview import PLAIN_PREFIX
+from aaiclick.data.plain_value_preview import PLAIN_PREFIX
 from aaiclick.errors import AaiclickError
 
 
@@ -43,7 +43,7 @@ def _convert_rows(text: str) -> Any:
     from pydantic_core import to_jsonable_python
 
     from aaiclick.data.io.from_arrow import normalise, to_python
-    from aaiclick.data.io.literal_codec import decode_rows
+    from aaiclick.data.io.literal_result_codec import decode_rows
 
     rows = decode_rows(text)
     return to_jsonable_python(to_python(normalise(rows.table, rows.columns), rows.columns, rows.shape))

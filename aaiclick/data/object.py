@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from aaiclick.data.arguments import check_methods
-from aaiclick.data.awaitable import explain_await
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.relation_nodes import Aggregate, Filter, Project, Relation, Scan, iter_scans
 from aaiclick.data.compile.row_alignment import align_rows
 from aaiclick.data.compile.statements import compile_query, is_arrow_type
@@ -36,10 +35,11 @@ from aaiclick.data.expressions.operators import METHOD_GROUPS, ExpressionMethods
 from aaiclick.data.fetch_methods import ReaderMethods
 from aaiclick.data.join_methods import JoinMethods
 from aaiclick.data.method_hints import EXPRESSION_HINTS, OBJECT_HINTS, unknown_method
+from aaiclick.data.pending_result import explain_await
 from aaiclick.data.relational_methods import TableMethods
 from aaiclick.data.reshape_methods import ReshapeMethods
 from aaiclick.data.runtime.execute import is_heavy, is_table, prepare_relation, read_table, store_table, strip_identity
-from aaiclick.data.runtime.literal_rows import LiteralRows
+from aaiclick.data.runtime.literal_result_rows import LiteralRows
 from aaiclick.data.runtime.tables import VALUE, Shape, Table, check_columns
 from aaiclick.data.types import DataType
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.join_columns import (
     check_columns_exist,
     hidden_name,

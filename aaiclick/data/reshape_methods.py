@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from aaiclick.data.arguments import check_methods
-from aaiclick.data.awaitable import explain_await
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.join_columns import cast_to_types, column_of, common_type, hidden_name
 from aaiclick.data.compile.relation_nodes import Aggregate, Columns, Concat, Explode, Filter, Project, Relation, Sort
 from aaiclick.data.compile.row_alignment import as_columns, identity_mapping
@@ -16,6 +15,7 @@ from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Literal, Ref, RowIndex, SortKey
 from aaiclick.data.io.nested_arrays import field_names
+from aaiclick.data.pending_result import explain_await
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.table_base import TableBase, check_object
 from aaiclick.data.types import INT64, STRING, DataType

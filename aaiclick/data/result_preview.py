@@ -10,11 +10,11 @@ from typing import Any, cast
 from aaiclick.data.context import DataContext
 from aaiclick.data.errors import DataError
 from aaiclick.data.io.from_arrow import normalise, to_python
-from aaiclick.data.io.literal_codec import EncodedLiteral
-from aaiclick.data.plain_preview import MAX_ROWS, format_plain, shorten_text
+from aaiclick.data.io.literal_result_codec import EncodedLiteral
+from aaiclick.data.plain_value_preview import MAX_ROWS, format_plain, shorten_text
 from aaiclick.data.view import is_reference, open_reference
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 MAX_CONDITION_CHARACTERS = 1_000
 """Longest View condition that is parsed for a preview, since the server parses it between other requests."""

@@ -211,7 +211,7 @@ def _wrap_result(value: object) -> Any:
         return _iterate_sync(value)
     if isinstance(value, _Object):
         return WrappedObject(value)
-    if isinstance(value, GroupBy) or type(value).__module__ == "aaiclick.data.expressions.namespaces":
+    if isinstance(value, GroupBy) or type(value).__module__ == "aaiclick.data.expressions.method_namespaces":
         return Wrapped(value)
     if isinstance(value, list):
         return [_wrap_result(item) if isinstance(item, _Object) else item for item in cast("list[Any]", value)]

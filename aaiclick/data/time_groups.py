@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.join_columns import hidden_name
 from aaiclick.data.compile.relation_nodes import Aggregate, Explode, Filter, Join, Project, Relation
 from aaiclick.data.errors import DataTypeError

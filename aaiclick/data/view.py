@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from aaiclick.data.arguments import check_methods
-from aaiclick.data.awaitable import explain_await
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import ConversionError, DataError, WhereError, check_integer
@@ -13,6 +12,7 @@ from aaiclick.data.expressions.column import Column
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, bind_columns
 from aaiclick.data.expressions.where_parser import format_where, parse_where
 from aaiclick.data.object import Object
+from aaiclick.data.pending_result import explain_await
 from aaiclick.data.relational_methods import TableMethods
 from aaiclick.data.runtime.execute import is_table, strip_identity
 from aaiclick.data.runtime.tables import Table

@@ -5,7 +5,7 @@ started if they do not run. All processes with the same AAICLICK_HOME share one 
 
 - `stack_connection`: connection of a process to the keeper; starts the keeper if none runs
 - `home`: layout of AAICLICK_HOME, and the checks before use
-- `keeper`: background process that owns the servers
+- `stack_keeper`: background process that owns the servers
 - `supervised_server`: starts, restarts and stops one server
 - `drop_privileges`: drops root privileges before PostgreSQL starts
 - `postgres_cluster`: the PostgreSQL cluster: creation, start command, readiness check
@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import StackError
 from aaiclick.local.home import Home
 from aaiclick.local.stack_connection import (
@@ -29,6 +28,7 @@ from aaiclick.local.stack_connection import (
     get_stack_connection,
     kill_unresponsive_keeper,
 )
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.settings import Settings, get_settings
 
 __all__ = [

@@ -21,10 +21,10 @@ import time
 from typing import Any
 
 from aaiclick import errors
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError, StackError
 from aaiclick.local import clickhouse_config, postgres_cluster
 from aaiclick.local.home import Home, file_lock
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 
 START_SECONDS = 90.0
 CONNECT_SECONDS = 5.0
@@ -248,7 +248,7 @@ def _start_keeper(home: Home, linger_seconds: float) -> None:
     with log_file.open("ab") as log:
         position = log.tell()
         starter = subprocess.Popen(
-            [sys.executable, "-m", "aaiclick.local.keeper", str(home.path), str(linger_seconds)],
+            [sys.executable, "-m", "aaiclick.local.stack_keeper", str(home.path), str(linger_seconds)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -5,12 +5,12 @@ the machine; the remote command line calls the client's method of the same name,
 same name of `aaiclick.client.endpoints`.
 
 - `actor`: actors and their permissions
-- `databases`: connections for operations that need more than one PostgreSQL connection
+- `database_access`: connections for operations that need more than one PostgreSQL connection
 - `operation`: the decorator of operations, and audit entries
 - `pagination`: pages of lists, and their cursors
-- `visibility`: the actor as a reader of datasets
-- `lookups`: jobs and tasks that an actor sees
-- `rows`: rows of the store as models
+- `dataset_reader`: the actor as a reader of datasets
+- `job_and_task_lookups`: jobs and tasks that an actor sees
+- `row_conversion`: rows of the store as models
 - `dags`: operations on DAGs, with their versions and runs
 - `datasets`: operations on datasets
 - `data_tests`: results of data tests

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import ApiKey, CreatedKeyResponse, CreateKeyRequest
+from aaiclick.api.tenancy import ApiKey, CreatedKeyResponse, CreateKeyRequest
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.orgs import act_for_org

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
+from aaiclick.api.approval_forms import check_answers
 from aaiclick.api.approvals import (
     Approval,
     ApprovalDetail,
@@ -20,14 +21,13 @@ from aaiclick.api.approvals import (
     ShownData,
 )
 from aaiclick.api.field_types import Page
-from aaiclick.api.forms import check_answers
-from aaiclick.catalog.analysis import current_client, run_analysis
-from aaiclick.catalog.visibility import hidden_task_ids
+from aaiclick.catalog.dataset_visibility import hidden_task_ids
+from aaiclick.catalog.sql_yaml_analysis import current_client, run_analysis
 from aaiclick.errors import ConflictError, ForbiddenError
 from aaiclick.operations.actor import SCOPE_PERMISSIONS, Actor, Permission
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.visibility import dataset_reader
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import approvals as store
 from aaiclick.store.engine.approvals import ApprovalFields, RecordedDecision

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import AuditEntry
+from aaiclick.api.tenancy import AuditEntry
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation
 from aaiclick.operations.pagination import make_page, read_id_cursor

@@ -17,20 +17,20 @@ from aaiclick.api.dags import (
     ResumeDagResponse,
 )
 from aaiclick.api.field_types import CreatedResponse
+from aaiclick.catalog.dataset_visibility import may_read_yaml
 from aaiclick.catalog.errors import AnalysisLimitError
-from aaiclick.catalog.visibility import may_read_yaml
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.lazy_modules import LazyModule
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases, open_transaction
+from aaiclick.operations.database_access import Databases, open_transaction
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import databases_operation, operation, write_audit
-from aaiclick.operations.visibility import dataset_reader
-from aaiclick.store.catalog import dag_versions, sources
+from aaiclick.store.catalog import dag_sources, dag_versions
 
 if TYPE_CHECKING:
-    from aaiclick.catalog import analysis
     from aaiclick.catalog import backfill as backfills
     from aaiclick.catalog import deploy as deploys
+    from aaiclick.catalog import sql_yaml_analysis
     from aaiclick.catalog.dags import diff_format
     from aaiclick.catalog.dags.diff import DagDiff
     from aaiclick.data.runtime import clickhouse_client
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aaiclick.store.catalog.datasets import Reader
     from aaiclick.store.postgres_connections import Connection
 else:  # ClickHouse and the SQL parser: a list of versions needs none of them
-    analysis = LazyModule("aaiclick.catalog.analysis")
+    sql_yaml_analysis = LazyModule("aaiclick.catalog.sql_yaml_analysis")
     backfills = LazyModule("aaiclick.catalog.backfill")
     deploys = LazyModule("aaiclick.catalog.deploy")
     diff_format = LazyModule("aaiclick.catalog.dags.diff_format")
@@ -52,14 +52,14 @@ MAX_NAMED = 5
 @databases_operation(Permission.READER)
 async def validate_dag(databases: Databases, actor: Actor, text: str, file: str = "dag.yaml") -> DagSummary:  # noqa: ARG001  (every operation has them)
     """Validate a DAG file; all errors are reported with their positions."""
-    dag = await analysis.load_dag(text, file)
+    dag = await sql_yaml_analysis.load_dag(text, file)
     return DagSummary(name=dag.name, jobs=len(dag.jobs))
 
 
 @databases_operation(Permission.READER)
 async def diff_dag(databases: Databases, actor: Actor, text: str, file: str = "dag.yaml") -> list[DagChange]:
     """Show what deploying a DAG file would change."""
-    dag = await analysis.load_dag(text, file)
+    dag = await sql_yaml_analysis.load_dag(text, file)
     async with databases.connect() as connection:
         dag_diff = await deploys.diff_with_serving(connection, text, file, org_id=actor.org_id)
         before = await _may_read_version(connection, await dataset_reader(connection, actor), dag.name)
@@ -74,7 +74,7 @@ async def deploy_dag(
 
     With `resume`, continue an earlier deploy; it is refused if a later version serves by now.
     """
-    dag = await analysis.load_dag(text, file)
+    dag = await sql_yaml_analysis.load_dag(text, file)
     async with databases.connect() as connection:
         await deploys.preload_dags(connection, dag.name, org_id=actor.org_id)
     async with open_transaction(databases) as connection:
@@ -107,7 +107,7 @@ async def list_dag_versions(connection: Connection, actor: Actor, dag: str | Non
 @operation(Permission.READER, changes=False)
 async def list_definitions(connection: Connection, actor: Actor, dag: str) -> list[JobDefinition]:
     """List the job definitions of the serving version with their states."""
-    return [JobDefinition(**row) for row in await sources.list_definitions(connection, actor.org_id, dag)]
+    return [JobDefinition(**row) for row in await dag_sources.list_definitions(connection, actor.org_id, dag)]
 
 
 @databases_operation(Permission.WRITER)
@@ -127,14 +127,14 @@ async def roll_back_dag(databases: Databases, actor: Actor, dag: str, to: str | 
 @operation(Permission.WRITER)
 async def pause_dag(connection: Connection, actor: Actor, dag: str) -> None:
     """Pause a DAG: no source or task of it starts; running tasks continue."""
-    await sources.pause_dag(connection, actor.org_id, dag)
+    await dag_sources.pause_dag(connection, actor.org_id, dag)
     await write_audit(connection, actor, "dag.pause", dag)
 
 
 @operation(Permission.WRITER)
 async def resume_dag(connection: Connection, actor: Actor, dag: str) -> ResumeDagResponse:
     """Resume a paused DAG. Missed schedules follow their catch-up settings."""
-    count = await sources.resume_dag(connection, actor.org_id, dag)
+    count = await dag_sources.resume_dag(connection, actor.org_id, dag)
     await write_audit(connection, actor, "dag.resume", dag)
     return ResumeDagResponse(count=count)
 
@@ -166,7 +166,7 @@ async def run_dag(
 ) -> CreatedResponse:
     """Start a source of a DAG, by default its only one; returns the job of all tasks that it triggers."""
     event = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
-    job_id, _ = await sources.start_source(connection, actor.org_id, dag, job, event)
+    job_id, _ = await dag_sources.start_source(connection, actor.org_id, dag, job, event)
     await write_audit(connection, actor, "dag.run", dag, {"source": job, "job": str(job_id)})
     return CreatedResponse(id=job_id)
 
@@ -228,7 +228,9 @@ async def _may_read_version(connection: Connection, reader: Reader, dag: str, ve
 async def _visible_changes(dag_diff: DagDiff, *, before: bool, after: bool = True) -> list[DagChange]:
     """All changes if the caller may see both versions; else only changed DAG fields and rebuilt datasets, redacted."""
     try:
-        changes = [DagChange(**change) for change in await analysis.run_analysis(diff_format.format_changes, dag_diff)]
+        changes = [
+            DagChange(**change) for change in await sql_yaml_analysis.run_analysis(diff_format.format_changes, dag_diff)
+        ]
     except AnalysisLimitError:  # the deploy is done; the list is optional
         return []
     if before and after:

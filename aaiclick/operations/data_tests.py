@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from aaiclick.api.data_tests import DataTestResult
 from aaiclick.api.field_types import Page
 from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import operation
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.visibility import dataset_reader
-from aaiclick.store.catalog import data_tests as store
+from aaiclick.store.catalog import data_test_results as store
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

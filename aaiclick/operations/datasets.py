@@ -21,12 +21,12 @@ from aaiclick.api.datasets import (
 )
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.api.objects import ColumnSchema, RowsResponse
-from aaiclick.catalog.visibility import redact_tasks
+from aaiclick.catalog.dataset_visibility import redact_tasks
 from aaiclick.lazy_modules import LazyModule
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases
+from aaiclick.operations.database_access import Databases
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import databases_operation, operation, write_audit
-from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.catalog import datasets as store
 from aaiclick.store.catalog.datasets import VersionRange
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from aaiclick.catalog import dataset_queries as catalog
-    from aaiclick.catalog import range_registration
+    from aaiclick.catalog import dataset_range_registration
     from aaiclick.catalog.queries import table_rewrite
     from aaiclick.data.io import bounded_reads
     from aaiclick.data.runtime import clickhouse_client
     from aaiclick.store.postgres_connections import Connection
 else:  # ClickHouse, Arrow and the SQL parser: a list of datasets needs none of them
     catalog = LazyModule("aaiclick.catalog.dataset_queries")
-    range_registration = LazyModule("aaiclick.catalog.range_registration")
+    dataset_range_registration = LazyModule("aaiclick.catalog.dataset_range_registration")
     table_rewrite = LazyModule("aaiclick.catalog.queries.table_rewrite")
     bounded_reads = LazyModule("aaiclick.data.io.bounded_reads")
     clickhouse_client = LazyModule("aaiclick.data.runtime.clickhouse_client")
@@ -133,7 +133,9 @@ async def register_dataset_version(
     """Register a version of a dataset by its range; registering it again changes nothing."""
     bounds = VersionRange(version.range_start, version.range_end)
     reader = await dataset_reader(connection, actor)
-    registered = await range_registration.register_range(connection, reader, name, bounds, version.storage_location)
+    registered = await dataset_range_registration.register_range(
+        connection, reader, name, bounds, version.storage_location
+    )
     if registered.created:
         detail = {"version": str(registered.id), "range": str(bounds), "location": version.storage_location}
         await write_audit(connection, actor, "dataset.register", name, detail)

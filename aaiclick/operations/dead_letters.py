@@ -8,14 +8,14 @@ from uuid import UUID
 
 from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSelection, RedriveRequest
 from aaiclick.api.field_types import ChangedIdsResponse, Page
-from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_tasks
+from aaiclick.catalog.dataset_visibility import REDACTED_ERROR, hidden_dead_letters, redact_tasks
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.lookups import changed_ids, storable_ids
+from aaiclick.operations.dataset_reader import dataset_reader
+from aaiclick.operations.job_and_task_lookups import changed_ids, storable_ids
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import invalid_cursor, make_page, read_cursor
-from aaiclick.operations.rows import from_row
-from aaiclick.operations.visibility import dataset_reader
-from aaiclick.store.engine import control, queries
+from aaiclick.operations.row_conversion import from_row
+from aaiclick.store.engine import queries, user_actions
 from aaiclick.store.engine.retry_and_redrive import BATCH_SIZE
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def redrive_dead_letters(connection: Connection, actor: Actor, selection: 
     """Redrive dead letters, at most ten thousand at a time."""
     redriven: set[int] = set()
     for org_id in await _selected_orgs(connection, actor, selection):
-        restarted = await control.redrive_dead_letters(
+        restarted = await user_actions.redrive_dead_letters(
             connection,
             **_selection_arguments(selection),
             org_id=org_id,
@@ -93,7 +93,7 @@ async def discard_dead_letters(
     """Discard dead letters, at most ten thousand at a time: they become FAILED."""
     discarded: set[int] = set()
     for org_id in await _selected_orgs(connection, actor, selection):
-        failed = await control.discard_dead_letters(
+        failed = await user_actions.discard_dead_letters(
             connection,
             **_selection_arguments(selection),
             org_id=org_id,

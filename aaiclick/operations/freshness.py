@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from aaiclick.api.freshness import DatasetFreshness
 from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import operation
-from aaiclick.operations.visibility import dataset_reader
 from aaiclick.store.catalog.freshness import FreshnessRow
 
 if TYPE_CHECKING:

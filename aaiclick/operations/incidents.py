@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.incidents import Incident, IncidentState, fix_command
-from aaiclick.catalog.visibility import REDACTED_ERROR
+from aaiclick.catalog.dataset_visibility import REDACTED_ERROR
 from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import from_row
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.row_conversion import from_row
 from aaiclick.store.catalog.datasets import hidden_incident_ids
 from aaiclick.store.engine import incidents as store
 from aaiclick.store.enums import IncidentRule

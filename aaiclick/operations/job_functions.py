@@ -12,7 +12,7 @@ from aaiclick.api.job_functions import FunctionRun, JobFunction, JobFunctionDeta
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_text_cursor
-from aaiclick.operations.rows import from_row
+from aaiclick.operations.row_conversion import from_row
 from aaiclick.orchestration.function_registry import run_job_function as submit_function_job
 from aaiclick.orchestration.function_registry import unknown_job_function
 from aaiclick.snowflake import get_snowflake_id

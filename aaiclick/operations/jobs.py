@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
 from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, JobTreeNode, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
-from aaiclick.catalog.visibility import redact_attempts, redact_jobs, redact_tasks
+from aaiclick.catalog.dataset_visibility import redact_attempts, redact_jobs, redact_tasks
 from aaiclick.errors import SubmitError
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases
-from aaiclick.operations.lookups import changed_ids, find_job
+from aaiclick.operations.database_access import Databases
+from aaiclick.operations.dataset_reader import dataset_reader
+from aaiclick.operations.job_and_task_lookups import changed_ids, find_job
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import from_row, to_group_progress, to_job
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.row_conversion import from_row, to_group_progress, to_job
 from aaiclick.orchestration.function_registry import run_job_function
 from aaiclick.orchestration.job_labels import check_labels
 from aaiclick.snowflake import get_snowflake_id

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from aaiclick.api.field_types import Page
 from aaiclick.api.notifications import Channel, ChannelRequest, Notification, Rule, RuleRequest
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases
+from aaiclick.operations.database_access import Databases
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import from_row
+from aaiclick.operations.row_conversion import from_row
 from aaiclick.orchestration.notifications.channel_sender import deliver, load_settings
 from aaiclick.orchestration.notifications.messages import IncidentMessage, Message, public_url
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import deliveries
+from aaiclick.store.engine import notification_deliveries
 from aaiclick.store.engine import notification_rules as store
 from aaiclick.store.engine.incidents import LAST_ID
 from aaiclick.store.tenancy.orgs import get_org
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @operation(Permission.READER, changes=False)
 async def list_notification_channels(connection: Connection, actor: Actor) -> list[Channel]:
     """List channels by name. Settings are shown to admins; secrets are named in them, not shown."""
-    failing = {row["channel"] for row in await deliveries.list_failing_channels(connection, actor.org_id)}
+    failing = {row["channel"] for row in await notification_deliveries.list_failing_channels(connection, actor.org_id)}
     channels = await store.list_channels(connection, [actor.org_id])
     listed = [_to_channel(channel, channel.name in failing) for channel in channels]
     is_admin = Permission.ADMIN in actor.permissions
@@ -110,7 +110,7 @@ async def list_notifications(
     limit: int = 100,
 ) -> Page[Notification]:
     """List messages, newest first."""
-    rows = await deliveries.list_notifications(
+    rows = await notification_deliveries.list_notifications(
         connection, actor.org_id, before=read_id_cursor(cursor, LAST_ID), limit=limit + 1, incident_id=incident_id
     )
     return make_page(rows, limit, lambda row: from_row(Notification, row), lambda row: row["id"])

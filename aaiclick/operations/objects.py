@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator, Sequence
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.objects import ColumnSchema, FileFormat, ObjectSchema, ObjectState, ObjectSummary, RowsResponse
-from aaiclick.catalog.visibility import hidden_tables, hidden_task_ids
+from aaiclick.catalog.dataset_visibility import hidden_tables, hidden_task_ids
 from aaiclick.data.errors import ConversionError
-from aaiclick.data.io.literal_codec import EncodedLiteral
-from aaiclick.data.io.literal_preview import describe_literal, export_literal, preview_literal
+from aaiclick.data.io.literal_result_codec import EncodedLiteral
+from aaiclick.data.io.literal_result_preview import describe_literal, export_literal, preview_literal
 from aaiclick.data.runtime import inspect
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases
+from aaiclick.operations.database_access import Databases
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.operations.operation import databases_operation
 from aaiclick.operations.pagination import read_cursor, write_cursor
-from aaiclick.operations.visibility import dataset_reader
 from aaiclick.orchestration import table_audit
 from aaiclick.orchestration.table_audit import TableEntry
 from aaiclick.store.tables import literal_results, table_references

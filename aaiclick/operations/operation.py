@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases, begin_transaction
+from aaiclick.operations.database_access import Databases, begin_transaction
 from aaiclick.store.tenancy import audit
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import CreateOrgRequest, Org, UpdateOrgRequest, WhoamiResponse
+from aaiclick.api.tenancy import CreateOrgRequest, Org, UpdateOrgRequest, WhoamiResponse
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases
+from aaiclick.operations.database_access import Databases
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.pagination import make_page, read_uuid_cursor
 from aaiclick.store.engine import pause

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from aaiclick.api.dead_letters import OutboxEvent, OutboxRetryRequest, OutboxState
 from aaiclick.api.field_types import ChangedIdsResponse, Page
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.lookups import changed_ids, storable_ids
+from aaiclick.operations.job_and_task_lookups import changed_ids, storable_ids
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import from_row
+from aaiclick.operations.row_conversion import from_row
 from aaiclick.store.catalog import outbox
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aaiclick.api.workers import LimitsRequest, Queue, QueueScale, RetryPolicyRequest, TaskType
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
-from aaiclick.operations.rows import from_row, to_queue, to_task_type
+from aaiclick.operations.row_conversion import from_row, to_queue, to_task_type
 from aaiclick.store.engine import pause, queries, task_types
 from aaiclick.store.tenancy.orgs import ClaimLimits
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import CreateRoleRequest, Membership, RoleResponse
+from aaiclick.api.tenancy import CreateRoleRequest, Membership, RoleResponse
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_uuid_cursor

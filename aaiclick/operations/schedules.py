@@ -24,7 +24,7 @@ from aaiclick.errors import ConflictError, ScheduleError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_text_cursor
-from aaiclick.operations.rows import from_row
+from aaiclick.operations.row_conversion import from_row
 from aaiclick.orchestration.function_registry import check_registered_arguments
 from aaiclick.orchestration.schedule_spec import ScheduleSpec, nominal_times_of
 from aaiclick.orchestration.scheduled_runs import start_run

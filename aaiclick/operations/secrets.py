@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import SecretSummary, SetSecretRequest
+from aaiclick.api.tenancy import SecretSummary, SetSecretRequest
 from aaiclick.operations.actor import Actor, Permission
-from aaiclick.operations.databases import Databases, open_transaction
+from aaiclick.operations.database_access import Databases, open_transaction
 from aaiclick.operations.operation import databases_operation, operation, write_audit
 from aaiclick.operations.orgs import act_for_org
 from aaiclick.operations.pagination import make_page, read_text_cursor

@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedIdsResponse, Page, TaskState, parse_fields
 from aaiclick.api.tasks import CancelResponse, EnqueueRequest, Task, TaskDetail, TaskLog, WaitReason
-from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
+from aaiclick.catalog.dataset_visibility import (
+    REDACTED_ERROR,
+    explain_waiting,
+    hidden_task_ids,
+    redact_attempts,
+    redact_tasks,
+)
 from aaiclick.errors import ForbiddenError
 from aaiclick.operations.actor import Actor, Permission
+from aaiclick.operations.dataset_reader import dataset_reader
+from aaiclick.operations.job_and_task_lookups import changed_ids, find_job, find_task
 from aaiclick.operations.log_files import log_path, read_part
-from aaiclick.operations.lookups import changed_ids, find_job, find_task
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import to_task, to_task_detail
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.row_conversion import to_task, to_task_detail
 from aaiclick.settings import get_settings
-from aaiclick.store.engine import control, queries
+from aaiclick.store.engine import queries, user_actions
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
@@ -102,7 +108,7 @@ async def read_task_log(
 async def cancel_task(connection: Connection, actor: Actor, task_id: int) -> CancelResponse:
     """Cancel a task: a waiting one ends at once, a running one is requested to stop."""
     task = await find_task(connection, actor, task_id)
-    outcomes = await control.cancel_tasks(connection, [task_id])
+    outcomes = await user_actions.cancel_tasks(connection, [task_id])
     await write_audit(connection, actor, "task.cancel", task_id, org_id=task["org_id"])
     return CancelResponse(outcome=outcomes[task_id])
 
@@ -116,6 +122,6 @@ async def clear_task(
     Refused if a table that it reads was released; the error lists the tasks that have to run again as well.
     """
     task, *_ = [await find_task(connection, actor, cleared_id) for cleared_id in (task_id, *also)]
-    cleared = await control.clear_tasks(connection, task_id, also)
+    cleared = await user_actions.clear_tasks(connection, task_id, also)
     await write_audit(connection, actor, "task.clear", task_id, {"tasks": len(cleared)}, org_id=task["org_id"])
     return changed_ids(cleared)

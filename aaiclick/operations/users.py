@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import CreateUserRequest, UpdateUserRequest, User
+from aaiclick.api.tenancy import CreateUserRequest, UpdateUserRequest, User
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_uuid_cursor

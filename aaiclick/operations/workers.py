@@ -10,7 +10,7 @@ from aaiclick.errors import NotFoundError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import operation, write_audit
 from aaiclick.operations.pagination import make_page, read_id_cursor
-from aaiclick.operations.rows import to_worker
+from aaiclick.operations.row_conversion import to_worker
 from aaiclick.store.engine import queries, queue
 
 if TYPE_CHECKING:

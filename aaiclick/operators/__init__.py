@@ -7,8 +7,8 @@
 
 See docs/operators.md.
 
-- `handles`: the operators; each returns a Handle, a task that creates the chunk tasks
-- `callbacks`: signatures of callbacks: which parameters take chunks, and in which form
+- `map_reduce_foreach`: the operators; each returns a Handle, a task that creates the chunk tasks
+- `callback_signatures`: signatures of callbacks: which parameters take chunks, and in which form
 - `chunk_tasks`: tasks per chunk, and the task that collects their results
 
 Next: aaiclick.orchestration, which submits them; aaiclick.data.runtime.parallel_write stores the rows.
@@ -16,6 +16,6 @@ Next: aaiclick.orchestration, which submits them; aaiclick.data.runtime.parallel
 
 from __future__ import annotations
 
-from aaiclick.operators.handles import CHUNK_ROWS, Handle, foreach, map, reduce  # noqa: A004
+from aaiclick.operators.map_reduce_foreach import CHUNK_ROWS, Handle, foreach, map, reduce  # noqa: A004
 
 __all__ = ["CHUNK_ROWS", "Handle", "foreach", "map", "reduce"]

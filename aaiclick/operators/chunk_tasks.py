@@ -27,7 +27,7 @@ from aaiclick.data.runtime.parallel_write import (
     source_of,
     write_part,
 )
-from aaiclick.operators.callbacks import chunk_parameters
+from aaiclick.operators.callback_signatures import chunk_parameters
 from aaiclick.orchestration import Group, PermanentError, Task
 from aaiclick.orchestration.task_context import JsonResult, TaskScope, current_scope
 from aaiclick.store.engine.queries import TaskResult

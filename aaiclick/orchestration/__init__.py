@@ -10,12 +10,12 @@ Submit:
 
 - `decorators`: `@task` and `@job`: functions as steps and workflows
 - `decorator_checks`: functions and options that decorators refuse
-- `placeholder`: uses of a task that need its value
+- `task_placeholder`: uses of a task that need its value
 - `parameters`: JSON Schema of a job's parameters, and validation of arguments
-- `parameter_schema`: JSON Schemas of parameters as text
-- `schema_validation`: validation of JSON values by a JSON Schema
+- `parameter_schema_text`: JSON Schemas of parameters as text
+- `json_schema_validation`: validation of JSON values by a JSON Schema
 - `job_labels`: tags and owner of a job, and the call that submitted it
-- `named_jobs`: jobs that are started by the name of their function
+- `jobs_by_function_name`: jobs that are started by the name of their function
 - `function_registry`: registration of `@job` functions by workers
 - `handler_registry`: registry of handlers by task type
 - `failure_paths`: branches, failure handlers and final tasks
@@ -29,14 +29,14 @@ Submit:
 - `queue_items`: functions that put items into queues
 - `context`: OrchContext: connection pool to PostgreSQL, and operations on jobs
 - `connection_pool`: pools of connections to PostgreSQL, for contexts and for running tasks
-- `arguments`: serialises arguments of tasks to JSON
-- `result_items`: items of a result that is a tuple
+- `argument_serialisation`: serialises arguments of tasks to JSON
+- `select_result_item`: items of a result that is a tuple
 - `typed_arguments`: arguments of types that JSON does not have
 - `argument_tables`: references to the tables of Objects that are passed to tasks
-- `job_call`: the call of a @job, which is submitted when it is awaited
+- `pending_job`: the call of a @job, which is submitted when it is awaited
 - `job_handle`: waits for a job, reads its result and logs
 - `sync`: jobs without `await`, for notebooks and scripts
-- `tested_results`: data tests of the rows that a task returns
+- `result_data_tests`: data tests of the rows that a task returns
 - `submit_plan`: converts tasks and groups to the rows of a submit
 - `models`: jobs, tasks, groups, workers and their states, for queries
 
@@ -48,12 +48,12 @@ Claim, execute and complete:
 - `gateway`: interface between a worker and the queue, in PostgreSQL or over HTTP
 - `runtimes`: external runtimes: SQS and Lambda
 - `tenant_databases`: ClickHouse database and user of each organisation
-- `clickhouse_users`: ClickHouse users of HTTP workers
+- `http_worker_clickhouse_users`: ClickHouse users of HTTP workers
 - `task_context`: the attempt that the current code belongs to
 - `secrets`: access to secrets from the code of tasks
-- `redaction`: redaction of secrets in logs and errors
+- `secret_redaction`: redaction of secrets in logs and errors
 - `emit_event`: events of datasets, emitted by a running source
-- `lifecycle`: reference counting of tables in PostgreSQL
+- `pg_lifecycle`: reference counting of tables in PostgreSQL
 - `literal_results`: small results, which are kept in PostgreSQL with their tasks
 
 Around tasks:
@@ -65,7 +65,7 @@ Around tasks:
 - `scheduled_runs`: starts a run of a schedule
 - `background_coroutines`: background coroutines that restart on unexpected errors
 - `result_cache`: options and keys of cached results
-- `process_version`: version of the code of this process
+- `process_code_version`: version of the code of this process
 - `health`: `health_check()`: PostgreSQL, ClickHouse, workers and the queue
 - `table_audit`: compares tables in ClickHouse with references in PostgreSQL
 - `json_logging`: logs as one JSON object per line
@@ -79,7 +79,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.literal_store import register_literal_store
+from aaiclick.literal_result_registry import register_literal_store
 from aaiclick.orchestration.api import (
     add_task_to_job,
     cancel_job,

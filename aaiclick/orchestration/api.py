@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, cast
 
 from aaiclick.errors import NotFoundError, SubmitError
+from aaiclick.orchestration.argument_serialisation import await_jobs, check_argument
 from aaiclick.orchestration.argument_tables import share_argument_tables
-from aaiclick.orchestration.arguments import await_jobs, check_argument
 from aaiclick.orchestration.context import current_or_new_context, job_limits, mark_submitted
 from aaiclick.orchestration.decorator_checks import check_keyword_arguments
 from aaiclick.orchestration.failure_paths import Handler, has_compensation, make_job_handlers
@@ -24,7 +24,7 @@ from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import control, queries, queue
+from aaiclick.store.engine import queries, queue, user_actions
 from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.engine.submit_stream import submit_slices
@@ -302,7 +302,7 @@ async def cancel_job(job_id: int) -> bool:
     """
     refuse_repeated(f"cancel job {job_id}")
     async with current_or_new_context() as context, context.connection() as connection:
-        return _is_id(job_id) and await control.cancel_job(connection, job_id) is not Cancellation.OVER
+        return _is_id(job_id) and await user_actions.cancel_job(connection, job_id) is not Cancellation.OVER
 
 
 async def get_task(task_id: int) -> Task:
@@ -331,7 +331,7 @@ async def retry_failed_tasks(job_id: int) -> list[int]:
     """
     refuse_repeated(f"retry job {job_id}")
     async with current_or_new_context() as context, context.connection() as connection:
-        return sorted(await control.retry_failed_tasks(connection, job_id))
+        return sorted(await user_actions.retry_failed_tasks(connection, job_id))
 
 
 async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # noqa: A002  (the column's name)
@@ -347,7 +347,7 @@ async def set_retry_policy(type: str, policy: RetryPolicy | None) -> None:  # no
     check_key("The type of a retry policy", type)
     refuse_repeated(f"set the retry policy of {type!r}")
     async with current_or_new_context() as context, context.connection() as connection:
-        await control.set_retry_policy(connection, type, None if policy is None else policy.to_json())
+        await user_actions.set_retry_policy(connection, type, None if policy is None else policy.to_json())
 
 
 async def register_worker(

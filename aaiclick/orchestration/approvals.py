@@ -16,16 +16,16 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
+from aaiclick.api.approval_forms import has_defaults, make_form
 from aaiclick.api.approvals import MAX_SHOWN_VALUES
-from aaiclick.api.forms import has_defaults, make_form
-from aaiclick.api.parameter_schemas import count_values
+from aaiclick.api.json_schema_limits import count_values
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import is_reference_value
+from aaiclick.orchestration.argument_serialisation import is_reference_value
 from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import JsonResult
 from aaiclick.orchestration.waits import check_seconds, make_wait
-from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, ApprovalRequest, Wait
+from aaiclick.store.engine.leases_and_outcomes import MAX_WAIT_SECONDS, ApprovalRequest, Wait
 from aaiclick.store.stored_text import check_key
 
 SHOWN_ROWS = 50

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast
 
-from aaiclick.orchestration.arguments import REFERENCES
+from aaiclick.orchestration.argument_serialisation import REFERENCES
 
 _TABLE = re.compile(r"t\d{1,19}")
 TABLE_ID_KEY = '"table_id"'

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import FAILURE_ARGUMENT
+from aaiclick.orchestration.argument_serialisation import FAILURE_ARGUMENT
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.graph import Task

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.postgres_connections import create_engine, create_pool, to_unreachable_error
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-    from aaiclick.store.pooler import GuardedConnection
+    from aaiclick.store.connection_pooler_checks import GuardedConnection
     from aaiclick.store.postgres_connections import Connection
 
 

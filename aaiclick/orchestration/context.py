@@ -8,7 +8,6 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.local import postgres_endpoint
 from aaiclick.orchestration.argument_tables import share_argument_tables
@@ -16,6 +15,7 @@ from aaiclick.orchestration.connection_pool import ConnectionPool
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan, table_arguments
 from aaiclick.orchestration.task_context import current_scope, refuse_repeated
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job

@@ -28,10 +28,10 @@ from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_args, overload
 
 from aaiclick.cron import parse_interval
-from aaiclick.data.compile.data_tests import DataTest
+from aaiclick.data.compile.data_test_queries import DataTest
 from aaiclick.errors import CycleError, ScheduleError, SubmitError
 from aaiclick.orchestration.api import submit_entry
-from aaiclick.orchestration.arguments import await_jobs, iter_instances
+from aaiclick.orchestration.argument_serialisation import await_jobs, iter_instances
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.decorator_checks import (
     check_function,
@@ -52,15 +52,15 @@ from aaiclick.orchestration.failure_paths import (
 )
 from aaiclick.orchestration.graph import Group, Job, Node, ResultTask, Task
 from aaiclick.orchestration.handler_registry import entrypoint_of
-from aaiclick.orchestration.job_call import PendingJob, check_no_import
 from aaiclick.orchestration.job_labels import check_labels, make_call_trigger
 from aaiclick.orchestration.parameters import JobParameters
-from aaiclick.orchestration.process_version import current_code_version
+from aaiclick.orchestration.pending_job import PendingJob, check_no_import
+from aaiclick.orchestration.process_code_version import current_code_version
 from aaiclick.orchestration.result_cache import CacheKey, register_cache
+from aaiclick.orchestration.result_data_tests import add_tests
 from aaiclick.orchestration.schedule_spec import ScheduleKeywords, ScheduleSpec
 from aaiclick.orchestration.submit_plan import collect_unsubmitted
 from aaiclick.orchestration.task_context import current_scope
-from aaiclick.orchestration.tested_results import add_tests
 from aaiclick.orchestration.typed_arguments import to_plain_arguments
 from aaiclick.store.enums import WhenBusy
 from aaiclick.store.job_policy import MAX_CONCURRENCY, JobPolicy

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TypeAlias, cast
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import FAILURE_ARGUMENT, FailureArgument
+from aaiclick.orchestration.argument_serialisation import FAILURE_ARGUMENT, FailureArgument
 from aaiclick.orchestration.compensation import make_compensator
 from aaiclick.orchestration.failure_argument import TaskFailure
 from aaiclick.orchestration.graph import Group, Node, Task

@@ -17,10 +17,10 @@ from aaiclick.errors import NotFoundError
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.handler_registry import entrypoint_of
 from aaiclick.orchestration.job_labels import make_trigger, registered_labels, split_labels
-from aaiclick.orchestration.named_jobs import make_named_plan
+from aaiclick.orchestration.jobs_by_function_name import make_named_plan
+from aaiclick.orchestration.json_schema_validation import TooManyStepsError, check_arguments
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.schedules import NewSchedule, make_schedule, sync_schedules
-from aaiclick.orchestration.schema_validation import TooManyStepsError, check_arguments
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import job_functions as store

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 from uuid import UUID
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.placeholder import OwnField, Placeholder
+from aaiclick.orchestration.task_placeholder import OwnField, Placeholder
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskStatus
 from aaiclick.store.select_metaclass import Selectable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", bound="Node")
 Nodes = Sequence["Node"]
-SELECT_ITEM = "aaiclick.orchestration.result_items.select_item"
+SELECT_ITEM = "aaiclick.orchestration.select_result_item.select_item"
 
 
 class Node(metaclass=Selectable):

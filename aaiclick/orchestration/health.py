@@ -10,10 +10,10 @@ from typing import TypeVar
 import asyncpg
 
 from aaiclick.data.runtime.clickhouse_client import ping
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError
 from aaiclick.local import clickhouse_endpoint
 from aaiclick.orchestration.context import current_or_new_context
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.engine.health import HealthCheck, check_health
 

@@ -21,9 +21,9 @@ from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.graph import Job
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import SuspendTask, TaskScope, current_scope, refuse_repeated
-from aaiclick.store.engine import control, queries
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, Wait
+from aaiclick.store.engine import queries, user_actions
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import MAX_WAIT_SECONDS, Wait
 from aaiclick.store.enums import Cancellation, JobStatus
 from aaiclick.store.postgres_connections import OUTAGE_ERRORS
 
@@ -141,7 +141,7 @@ async def _read_result(row: Any, annotation: Any) -> Any:
     # slow imports, only needed for results
     from aaiclick.data import DataContext, is_reference, open_reference
     from aaiclick.data.io.argument_conversion import convert_argument
-    from aaiclick.data.io.literal_codec import EncodedLiteral
+    from aaiclick.data.io.literal_result_codec import EncodedLiteral
     from aaiclick.data.io.typed_values import restore_value
     from aaiclick.orchestration.worker.argument_binding import map_leaves
 
@@ -180,6 +180,6 @@ async def cancel(job: Job) -> bool:
     """Cancel a job; False if it had ended before."""
     refuse_repeated(f"cancel job {job.id}")
     async with current_or_new_context() as context, context.connection() as connection:
-        outcome = await control.cancel_job(connection, job.id)
+        outcome = await user_actions.cancel_job(connection, job.id)
     await refresh_job(job)
     return outcome is not Cancellation.OVER

@@ -23,7 +23,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from aaiclick.errors import ScheduleError, SubmitError
 from aaiclick.orchestration.decorator_checks import describe_call_error
 from aaiclick.orchestration.graph import Node
-from aaiclick.orchestration.parameter_schema import describe_parameters
+from aaiclick.orchestration.parameter_schema_text import describe_parameters
 from aaiclick.orchestration.schedule_spec import NominalMarker, NominalType
 
 REF_TEMPLATE = "#/$defs/{model}"

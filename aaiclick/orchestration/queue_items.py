@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from aaiclick.cron import parse_interval
 from aaiclick.errors import SubmitError
+from aaiclick.orchestration.argument_serialisation import serialise_arguments
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY, share_argument_tables
-from aaiclick.orchestration.arguments import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.task_context import refuse_repeated
 from aaiclick.snowflake import get_snowflake_ids

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from aaiclick.orchestration.job_labels import MAX_TRIGGER_BYTES, registered_labels
-from aaiclick.orchestration.named_jobs import make_named_plan
+from aaiclick.orchestration.jobs_by_function_name import make_named_plan
 from aaiclick.orchestration.schedule_spec import format_nominal, nominal_times_of
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id

@@ -18,7 +18,7 @@ from uuid import UUID
 from aaiclick import failpoints
 from aaiclick.errors import ConflictError, EntrypointError, ScheduleError
 from aaiclick.orchestration.api import entrypoint_of
-from aaiclick.orchestration.arguments import serialise_arguments
+from aaiclick.orchestration.argument_serialisation import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.decorators import JobFunction
 from aaiclick.orchestration.schedule_spec import NominalType, ScheduleKeywords, ScheduleSpec

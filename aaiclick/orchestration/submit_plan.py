@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from aaiclick.errors import SubmitError
+from aaiclick.orchestration.argument_serialisation import iter_instances, serialise_arguments
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
-from aaiclick.orchestration.arguments import iter_instances, serialise_arguments
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.stored_text import check_key

@@ -12,9 +12,9 @@ from uuid import UUID
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.inspect import ObjectInfo, list_objects
 from aaiclick.data.runtime.tables import NAMED
-from aaiclick.endpoints import ClickHouseEndpoint
-from aaiclick.orchestration.loops.sweeper import created_at_ms, find_orphans, tenant_clients
+from aaiclick.orchestration.loops.table_sweeper import created_at_ms, find_orphans, tenant_clients
 from aaiclick.orchestration.tenant_databases import tenant_endpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tables import table_references
 from aaiclick.store.tables.literal_results import StoredLiteral

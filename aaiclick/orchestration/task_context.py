@@ -10,8 +10,8 @@ from uuid import UUID
 
 from aaiclick.errors import ConflictError
 from aaiclick.orchestration.handler_registry import Function
-from aaiclick.orchestration.redaction import Redactor
-from aaiclick.store.engine.leases import Lease, Wait
+from aaiclick.orchestration.secret_redaction import Redactor
+from aaiclick.store.engine.leases_and_outcomes import Lease, Wait
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.gateway.attempt import AttemptGateway

@@ -2,8 +2,8 @@
 
 The default organisation uses the configured database. Each other organisation has its own database, and a user that
 has no access outside of it. Its privileges are granted to a role, which its user and the users of its workers have
-(`clickhouse_users`). Only the latter are handed out: the organisation's own password stays in processes that have the
-configured credential.
+(`http_worker_clickhouse_users`). Only the latter are handed out: the organisation's own password stays in processes
+that have the configured credential.
 
 That password is derived from the configured one (HMAC), so nothing is stored: a process with the configured credential
 can derive the password of every organisation, and the password of one reveals no other. Database, role and user are
@@ -27,8 +27,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 ENGINES = ("MergeTree", "ReplacingMergeTree", "Memory", "StripeLog", "TinyLog")

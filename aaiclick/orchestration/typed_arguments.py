@@ -17,7 +17,7 @@ from aaiclick.data.io.typed_values import (
     typed_parameters,
 )
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import check_argument, is_reference_value
+from aaiclick.orchestration.argument_serialisation import check_argument, is_reference_value
 from aaiclick.orchestration.graph import Node
 
 CONTAINERS = frozenset({list, tuple, dict})

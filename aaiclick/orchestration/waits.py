@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 from aaiclick.errors import SubmitError
-from aaiclick.orchestration.arguments import serialise_arguments
+from aaiclick.orchestration.argument_serialisation import serialise_arguments
 from aaiclick.orchestration.context import current_or_new_context
 from aaiclick.orchestration.decorator_checks import check_keywords
 from aaiclick.orchestration.decorators import TaskFunction, add_to_built_job
@@ -24,7 +24,7 @@ from aaiclick.orchestration.graph import Job, Task
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import JsonResult, current_scope, refuse_repeated
 from aaiclick.store.engine import waits
-from aaiclick.store.engine.leases import MAX_WAIT_SECONDS, Wait
+from aaiclick.store.engine.leases_and_outcomes import MAX_WAIT_SECONDS, Wait
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords
 

@@ -12,7 +12,7 @@ Start:
 
 A request:
 
-- `http_protocol`: HTTP/1.1 connections with time limits
+- `connection_time_limits`: HTTP/1.1 connections with time limits
 - `middleware`: request ids, limits, access log, security headers, error responses
 - `routing`: declaration of routes; checks permissions before the body is parsed
 - `authentication`: bearer tokens: API keys and JWTs
@@ -23,7 +23,7 @@ A request:
 - `ui`: web UI
 - `mcp`: tools for AI assistants at `/mcp`
 - `idempotency`: performs a repeated request once, by its Idempotency-Key
-- `job_graph`: task graph of a job that was submitted as JSON
+- `job_graph_builder`: task graph of a job that was submitted as JSON
 - `query_limits`: limits of concurrent queries over datasets
 - `analysis_pool`: pool of processes that analyse SQL and YAML
 - `analysis_process`: a process of that pool
@@ -37,7 +37,7 @@ A response:
 - `task_logs`: task logs in the log directory of the server
 - `metrics`: metrics in Prometheus' text format
 - `sse`: server-sent events
-- `problems`: RFC 9457 problem responses: status and code of every error
+- `problem_responses`: RFC 9457 problem responses: status and code of every error
 
 Background:
 

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from aaiclick.catalog.analysis import current_client
 from aaiclick.catalog.errors import AnalysisLimitError
+from aaiclick.catalog.sql_yaml_analysis import current_client
 from aaiclick.server.analysis_process import LENGTH
-from aaiclick.server.problems import BusyError, TooManyRequestsError
+from aaiclick.server.problem_responses import BusyError, TooManyRequestsError
 
 PROCESSES = 2
 CPU_SECONDS = 5.0

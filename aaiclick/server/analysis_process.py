@@ -15,14 +15,14 @@ import struct
 import sys
 from typing import Any, BinaryIO
 
-from aaiclick.catalog import analysis
+from aaiclick.catalog import sql_yaml_analysis
 
 MEMORY_BYTES = 2 << 30
 NICE = 5
 LENGTH = struct.Struct("!I")
 
 
-PRELOADED = (analysis,)
+PRELOADED = (sql_yaml_analysis,)
 """Imported before the first call, so that its CPU limit does not include the import."""
 
 

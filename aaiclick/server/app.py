@@ -12,15 +12,15 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from aaiclick._version import __version__
-from aaiclick.catalog.analysis import use_pool
+from aaiclick.catalog.sql_yaml_analysis import use_pool
 from aaiclick.orchestration.background_coroutines import run_forever
 from aaiclick.orchestration.loops import log_retention
 from aaiclick.orchestration.tracing import get_tracing
-from aaiclick.server import problems
+from aaiclick.server import problem_responses
 from aaiclick.server.app_state import AppState
 from aaiclick.server.mcp import McpTools
 from aaiclick.server.middleware import RequestMiddleware
-from aaiclick.server.problems import Problem
+from aaiclick.server.problem_responses import Problem
 from aaiclick.server.routes import ALL
 from aaiclick.server.routing import GuardedRoute
 from aaiclick.server.ui.app import create_pages, page_prefixes
@@ -91,7 +91,7 @@ def create_app(app_state: AppState) -> FastAPI:
     app.router.route_class = GuardedRoute
     for routes in ALL:
         routes.install(app)
-    problems.install_handlers(app)
+    problem_responses.install_handlers(app)
     app.add_middleware(PageDispatcher, pages=create_pages(ui_state), page_prefixes=page_prefixes())
     app.add_middleware(RequestMiddleware, body_bytes=app_state.settings.server_body_bytes)
     _install_openapi(app)
@@ -115,7 +115,7 @@ async def _prune_idempotency_keys(app_state: AppState) -> None:
             async with app_state.owner_connection() as connection:
                 await idempotency.delete_old_responses(connection)
         except Exception as error:
-            if problems.translate_error(error) is None:
+            if problem_responses.translate_error(error) is None:
                 raise
             log.warning("expired idempotency keys are not deleted: PostgreSQL is unreachable")
 

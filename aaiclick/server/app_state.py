@@ -11,7 +11,6 @@ from uuid import UUID
 
 from starlette.requests import Request
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError, ForbiddenError, NotFoundError
 from aaiclick.local import clickhouse_endpoint
 from aaiclick.operations.actor import Actor
@@ -28,12 +27,13 @@ from aaiclick.server.notification_sender import ServerNotificationSender
 from aaiclick.server.query_limits import QueryLimiter
 from aaiclick.server.work_notifier import WorkNotifier
 from aaiclick.server.worker_clickhouse_users import WorkerCredentials
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.settings import Settings
 from aaiclick.store.engine.workers import are_workers_of_org
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import SERVICE_IDLE_TRANSACTION_SECONDS, create_pool
 from aaiclick.store.tenancy.api_keys import SCOPES
-from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
+from aaiclick.store.tenancy.postgres_api_role import create_api_pool, ensure_api_role, set_tenant
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection, Pool

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aaiclick.operations.actor import Actor
 from aaiclick.server.oidc_tokens import OidcProvider
-from aaiclick.server.problems import CredentialError
+from aaiclick.server.problem_responses import CredentialError
 from aaiclick.settings import Settings
 from aaiclick.store.tenancy.api_keys import KEY_SCHEME, verify_key
 from aaiclick.store.tenancy.users import find_user

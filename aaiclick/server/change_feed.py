@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.server.sse import ServerSentEvent
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine.queue import READY_CHANNEL
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect

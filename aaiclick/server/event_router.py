@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.orchestration.loops import event_router
 from aaiclick.server.reconnect import run_with_reconnect
+from aaiclick.server_addresses import PostgresEndpoint
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

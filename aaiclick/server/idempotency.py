@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from aaiclick import failpoints
-from aaiclick.server.problems import MalformedError, RepeatedKeyError
+from aaiclick.server.problem_responses import MalformedError, RepeatedKeyError
 from aaiclick.server.routing import RequestContext
 from aaiclick.store.tenancy import idempotency
 

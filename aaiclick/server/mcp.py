@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from starlette.types import Receive, Scope, Send
 
 from aaiclick.api.objects import FileFormat
-from aaiclick.client.endpoint import DeclaredMethod, Endpoint, Listing
+from aaiclick.client.endpoint_decorators import DeclaredMethod, Endpoint, Listing
 from aaiclick.client.endpoints import SyncEndpoints
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.mcp.confirmations import Confirmations, token_used
 from aaiclick.mcp.tool_results import shorten
 from aaiclick.operations.actor import Permission
 from aaiclick.operations.operation import find_operation, write_audit
-from aaiclick.server.problems import TooLargeError, public_error, translate_error
+from aaiclick.server.problem_responses import TooLargeError, public_error, translate_error
 from aaiclick.server.query_limits import MAX_QUERIES, QueryLimiter
 from aaiclick.server.routing import RequestContext
 from aaiclick.store.tenancy import idempotency

@@ -15,7 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aaiclick.orchestration.json_logging import LOG_FIELDS
 from aaiclick.orchestration.tracing import get_tracing
-from aaiclick.server.problems import AmbiguousLengthError, BusyError, error_response, problem_response, translate_error
+from aaiclick.server.problem_responses import (
+    AmbiguousLengthError,
+    BusyError,
+    error_response,
+    problem_response,
+    translate_error,
+)
 from aaiclick.server.request_body import BodyBudget, RequestBody
 from aaiclick.server.ui.dispatch import accepts_forms
 

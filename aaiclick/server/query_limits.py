@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from aaiclick.server.problems import BusyError, TooManyRequestsError
+from aaiclick.server.problem_responses import BusyError, TooManyRequestsError
 
 MAX_QUERIES = 16
 MAX_ORG_QUERIES = 4

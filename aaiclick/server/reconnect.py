@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 
 if TYPE_CHECKING:

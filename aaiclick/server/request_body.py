@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.types import Message, Receive
 
-from aaiclick.server.problems import (
+from aaiclick.server.problem_responses import (
     BusyError,
     MalformedError,
     MediaTypeError,

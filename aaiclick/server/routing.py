@@ -15,12 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from aaiclick.api.field_types import MAX_ID
-from aaiclick.catalog.analysis import current_client
+from aaiclick.catalog.sql_yaml_analysis import current_client
 from aaiclick.errors import ForbiddenError, RequestError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.operations.operation import DatabasesOperation, Operation
 from aaiclick.server.app_state import AppState, OrgDatabases
-from aaiclick.server.problems import CredentialError, MalformedError, openapi_responses
+from aaiclick.server.problem_responses import CredentialError, MalformedError, openapi_responses
 
 P = ParamSpec("P")
 T = TypeVar("T")

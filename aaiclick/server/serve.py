@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.orchestration.json_logging import make_json_handler
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
-from aaiclick.server.http_protocol import LimitedProtocol
+from aaiclick.server.connection_time_limits import LimitedProtocol
 from aaiclick.server.listen_address import TlsFiles
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import Settings
 
 GRACE_SECONDS = 10

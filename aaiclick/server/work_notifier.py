@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.server.reconnect import run_with_reconnect
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.engine.queue import CANCEL_CHANNEL, READY_CHANNEL
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.endpoints import ClickHouseEndpoint
-from aaiclick.orchestration.clickhouse_users import PASS_SECONDS, WorkerUsers
+from aaiclick.orchestration.http_worker_clickhouse_users import PASS_SECONDS, WorkerUsers
 from aaiclick.orchestration.tenant_databases import TenantDatabases
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.settings import Settings
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 

@@ -1,7 +1,7 @@
 """Everything about PostgreSQL: models, migrations, connections, statements. No other package sends SQL to it.
 
 - `postgres_connections`: connections to PostgreSQL, and errors for users
-- `pooler`: support of connection poolers such as PgBouncer
+- `connection_pooler_checks`: support of connection poolers such as PgBouncer
 - `asyncpg_types`: array and enum types for asyncpg
 - `enums`: enums and constants of the schema
 - `json_types`: field types of values that are JSON outside of a process
@@ -9,7 +9,7 @@
 - `task_options`: options of a task, from keyword arguments to columns
 - `statements`: statements by name, parsed from `sql`
 - `sql`: files with the statements
-- `rows`: rows as dataclasses
+- `typed_rows`: rows as dataclasses
 - `tenancy`: organisations, users, API keys, secrets and the audit log
 - `engine`: the queue engine: submit, claim, acknowledge, propagate
 - `tables`: references to ClickHouse tables

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import asyncpg
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError, UnauthorisedError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.migrations import HEAD, VERSION_TABLE, check_digest, list_known_revisions, newer_schema_error
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement

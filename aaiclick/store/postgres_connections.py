@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.asyncpg_types import register_types
-from aaiclick.store.pooler import LOST_STATE_ERRORS, GuardedConnection, guard_session, shared_sessions_error
+from aaiclick.store.connection_pooler_checks import (
+    LOST_STATE_ERRORS,
+    GuardedConnection,
+    guard_session,
+    shared_sessions_error,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine

@@ -20,8 +20,8 @@ from aaiclick.chaos.faults import FaultInjector
 from aaiclick.chaos.run import stop_load
 from aaiclick.chaos.servers import Route, make_wrong_clock
 from aaiclick.chaos.tcp_proxy import TcpProxy
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import NotFoundError
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
 

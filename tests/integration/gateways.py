@@ -19,10 +19,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from aaiclick.endpoints import PostgresEndpoint, ServerEndpoint, WorkEndpoint
 from aaiclick.server.analysis_pool import AnalysisPool
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
+from aaiclick.server_addresses import PostgresEndpoint, ServerEndpoint, WorkEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect

@@ -7,8 +7,8 @@ from tests.mutations import Mutation
 SQL = "aaiclick/store/sql"
 ENGINE = "tests/integration/engine"
 SECRETS = "tests/integration/catalog/test_secrets_run.py"
-FOREIGN = "tests/integration/runtimes/test_external_parquet.py"
-CLEANUP = "tests/integration/lifecycle/test_cleanup.py"
+FOREIGN = "tests/integration/runtimes/test_parquet_files_operator.py"
+CLEANUP = "tests/integration/lifecycle/test_table_cleanup.py"
 ENDING = "tests/integration/catalog/test_crash_recovery.py::test_repeated_completion_writes_effects_once"
 SCHEMA = "aaiclick/store/migrations/versions/0001_initial.sql"
 LINKED_FENCE = "AND t.attempt = g.attempt AND t.lease_token = g.token\n          AND t.job_id = ANY (eligible)"
@@ -148,7 +148,7 @@ ENGINE_MUTATIONS = (
         ("tests/integration/worker/test_commit_failpoints.py",),
     ),
     Mutation(
-        "the organisation's prefixes of registered locations", "aaiclick/catalog/range_registration.py",
+        "the organisation's prefixes of registered locations", "aaiclick/catalog/dataset_range_registration.py",
         "if not any(location.startswith(prefix) for prefix in own):", "if False:",
         (f"{FOREIGN}::test_a_location_of_another_organisation_cannot_be_registered",),
     ),
@@ -158,14 +158,15 @@ ENGINE_MUTATIONS = (
         (f"{FOREIGN}::test_registered_ranges_are_read_together",),
     ),
     Mutation(
-        "unfinished files at registered locations", "aaiclick/catalog/execution/external_parquet.py",
+        "unfinished files at registered locations", "aaiclick/catalog/execution/parquet_files_operator.py",
         "    if hidden is not None:", "    if False:",
         (f"{FOREIGN}::test_invalid_dataset_fails_with_the_reason",),
     ),
     Mutation(
         "the conflict of registered locations", "aaiclick/store/sql/datasets.sql",
         "ON CONFLICT (dataset_uuid, config_hash, numrange(range_start::numeric, range_end::numeric, '[]')) DO NOTHING",
-        "", ("tests/integration/catalog/test_range_registration.py::test_concurrent_registrations_create_one_row",),
+        "",
+        ("tests/integration/catalog/test_dataset_range_registration.py::test_concurrent_registrations_create_one_row",),
     ),
     Mutation(
         "claims before starts", f"{SQL}/finish_tasks.sql",

@@ -7,7 +7,7 @@ from tests.mutations.engine import SQL
 
 INITIAL_SQL = "aaiclick/store/migrations/versions/0001_initial.sql"
 RESOLVER = "aaiclick/orchestration/worker/entrypoints.py"
-OWN_CODE = "aaiclick/orchestration/worker/user_code.py"
+OWN_CODE = "aaiclick/orchestration/worker/own_code_detection.py"
 OUTAGES = "aaiclick/orchestration/worker/outages.py"
 FAILED_ATTEMPTS = "aaiclick/orchestration/worker/failure_outcomes.py"
 PUBLISHING = "aaiclick/orchestration/worker/result_publishing.py"
@@ -299,7 +299,7 @@ GUARD_MUTATIONS = (
         "f'event-{event}'", (f"{EVENTS}::test_an_update_delivered_twice_makes_one_task",),
     ),
     Mutation(
-        "events: tasks with a known dedupe key are left out", "aaiclick/store/catalog/events.py",
+        "events: tasks with a known dedupe key are left out", "aaiclick/store/catalog/dataset_events.py",
         "if key is None or key not in used_keys:", "if True:",
         (f"{EVENTS}::test_an_update_delivered_twice_makes_one_task",
          f"{EVENTS}::test_a_partition_delivered_twice_makes_one_task"),
@@ -323,7 +323,8 @@ GUARD_MUTATIONS = (
         "$2::float8", (OF_DEFINITION,),
     ),
     Mutation(
-        "lease_seconds: routed tasks", "aaiclick/store/catalog/events.py", 'definition["heartbeat_timeout_seconds"]',
+        "lease_seconds: routed tasks", "aaiclick/store/catalog/dataset_events.py",
+        'definition["heartbeat_timeout_seconds"]',
         "None", (f"{LEASES}::test_routed_tasks_have_the_lease_of_their_definition",),
     ),
     Mutation(
@@ -354,7 +355,7 @@ GUARD_MUTATIONS = (
         (f"{DATA_TESTS}::test_failed_test_blocks_the_update_and_fails_the_task_at_once",),
     ),
     Mutation(
-        "data tests: texts that name hidden datasets are hidden", "aaiclick/store/catalog/data_tests.py",
+        "data tests: texts that name hidden datasets are hidden", "aaiclick/store/catalog/data_test_results.py",
         "_redact_test(row) if row.task_id in hidden else row", "row",
         (f"{TEST_VISIBILITY}::test_tests_that_read_hidden_datasets_do_not_name_them",),
     ),
@@ -364,7 +365,7 @@ GUARD_MUTATIONS = (
         (f"{TEST_VISIBILITY}::test_preview_that_an_admin_has_loaded_is_not_shown_to_others",),
     ),
     Mutation(
-        "data tests: references compare whole values", "aaiclick/data/compile/data_tests.py",
+        "data tests: references compare whole values", "aaiclick/data/compile/data_test_queries.py",
         "{lossy_cast and f' OR {lossy_cast}'}", "",
         (f"{DATA_TESTS}::test_reference_is_found_by_the_whole_value",),
     ),

@@ -7,7 +7,7 @@ from tests.mutations.engine import SQL
 
 INCIDENTS = "tests/integration/engine/test_incidents.py"
 SOURCES = "tests/integration/catalog/test_incident_sources.py"
-DELIVERIES = "tests/integration/engine/test_deliveries.py"
+DELIVERIES = "tests/integration/engine/test_notification_deliveries.py"
 SINKS = "tests/integration/orchestration/test_notification_delivery.py"
 HOSTILE = "tests/integration/orchestration/test_hostile_channels.py"
 RULES = "tests/unit/engine/test_notification_rules.py"
@@ -72,7 +72,7 @@ INCIDENT_MUTATIONS = (
         (f"{DELIVERIES}::test_event_of_an_incident_is_planned_once_per_channel",),
     ),
     Mutation(
-        "notifications: routed incidents are marked", "aaiclick/store/engine/deliveries.py",
+        "notifications: routed incidents are marked", "aaiclick/store/engine/notification_deliveries.py",
         'statement("mark_incidents_routed"),\n            [row["id"] for row in unrouted],',
         'statement("mark_incidents_routed"),\n            [0 for row in unrouted],',
         (f"{DELIVERIES}::test_incident_is_announced_and_its_end_too",),
@@ -83,7 +83,7 @@ INCIDENT_MUTATIONS = (
         (f"{DELIVERIES}::test_incident_is_announced_and_its_end_too",),
     ),
     Mutation(
-        "notifications: messages of a channel are bounded", "aaiclick/store/engine/deliveries.py",
+        "notifications: messages of a channel are bounded", "aaiclick/store/engine/notification_deliveries.py",
         "if len(messages) <= left:", "if True:",
         (f"{RULES}::test_messages_of_a_channel_are_bounded",),
     ),
@@ -123,7 +123,7 @@ INCIDENT_MUTATIONS = (
         "guarded_session(allow_private=True)", (f"{SINKS}::test_private_address_is_refused",),
     ),
     Mutation(
-        "notifications: two deliveries of a channel at once", "aaiclick/store/engine/deliveries.py",
+        "notifications: two deliveries of a channel at once", "aaiclick/store/engine/notification_deliveries.py",
         "concurrency_limit=MAX_DELIVERIES_AT_ONCE", "concurrency_limit=9",
         (f"{SINKS}::test_slow_channel_does_not_delay_another",),
     ),

@@ -12,14 +12,14 @@ LINEAGE = "aaiclick/catalog/queries/column_lineage.py"
 FORMATS = "aaiclick/data/io/formats.py"
 FETCHING = "aaiclick/catalog/execution/http_fetch_operator.py"
 SSRF = "aaiclick/data/io/ssrf.py"
-POOLER = "aaiclick/store/pooler.py"
+POOLER = "aaiclick/store/connection_pooler_checks.py"
 MIGRATE = "aaiclick/store/migrate.py"
 REQUESTS = "tests/integration/server/test_request_limits.py"
 SCANNER = "tests/unit/server/test_request_body.py"
 ANALYSIS = "tests/integration/server/test_analysis_pool.py"
 QUERY = "tests/unit/catalog/test_query_limits.py::test_a_query_past_a_limit_is_refused"
-SCHEMAS = "aaiclick/orchestration/schema_validation.py"
-VALIDATION = "tests/unit/orchestration/test_schema_validation.py"
+SCHEMAS = "aaiclick/orchestration/json_schema_validation.py"
+VALIDATION = "tests/unit/orchestration/test_json_schema_validation.py"
 LOOP = "tests/integration/server/test_event_loop.py"
 DOWNLOADS = "tests/integration/data/test_files.py"
 
@@ -115,7 +115,7 @@ REQUEST_MUTATIONS = (
         (f"{ANALYSIS}::test_one_client_cannot_use_all_processes",),
     ),
     Mutation(
-        "analysis: in a child process", "aaiclick/catalog/analysis.py", "if pool is None:", "if True:",
+        "analysis: in a child process", "aaiclick/catalog/sql_yaml_analysis.py", "if pool is None:", "if True:",
         (f"{ANALYSIS}::test_results_and_errors_come_from_another_process",),
     ),
     # Schemas and forms of workers, messages of assistants
@@ -138,7 +138,8 @@ REQUEST_MUTATIONS = (
         "parameters: dict[str, Any]", (f"{LOOP}::test_large_or_malformed_schema_is_not_registered",),
     ),
     Mutation(
-        "forms: limits", "aaiclick/api/forms.py", "        check_form(form or {})\n        model", "        model",
+        "forms: limits", "aaiclick/api/approval_forms.py",
+        "        check_form(form or {})\n        model", "        model",
         (f"{LOOP}::test_stored_form_does_not_block_the_loop",),
     ),
     Mutation(
@@ -198,11 +199,11 @@ REQUEST_MUTATIONS = (
     # Servers and schema
     Mutation(
         "pooler: modes that share sessions", POOLER, "if len(own_pids) > 1 or probe_pid in own_pids:", "if False:",
-        ("tests/integration/store/test_pooler.py::test_transaction_mode_is_found_without_named_statements",),
+        ("tests/integration/store/test_connection_pooler_checks.py::test_transaction_mode_is_found_without_named_statements",),
     ),
     Mutation(
         "pooler: settings after the reset of a session", POOLER, "connection.settings_statements = guards", "pass",
-        ("tests/integration/store/test_pooler.py::test_session_mode_has_all_session_settings",),
+        ("tests/integration/store/test_connection_pooler_checks.py::test_session_mode_has_all_session_settings",),
     ),
     Mutation(
         "schema: tables of an earlier build", MIGRATE, "        check_digest(endpoint, comment)\n", "        pass\n",

@@ -17,7 +17,7 @@ from aaiclick.cli.database import error_headline
 from aaiclick.cli.main import cli, run_command
 from aaiclick.cli.output import print_record, print_records
 from aaiclick.cli.param_types import Number
-from aaiclick.cli.queues import _worker_row
+from aaiclick.cli.queues_and_workers import _worker_row
 from aaiclick.cli.run_job import _print_result
 from aaiclick.cli.tasks import task_json
 from aaiclick.store.tenancy.api_keys import parse_key_prefix
@@ -152,7 +152,7 @@ def test_id_parameters_are_validated() -> None:
 )  # fmt: skip
 def test_invalid_options_are_refused_before_connecting(line: str, capsys, monkeypatch) -> None:
     monkeypatch.setattr("aaiclick.cli.database.open_connection", None)
-    monkeypatch.setattr("aaiclick.cli.operations.open_connection", None)
+    monkeypatch.setattr("aaiclick.cli.local_and_remote_operations.open_connection", None)
     assert run_command(shlex.split(line)) == 2
     assert "bug" not in capsys.readouterr().err
 

@@ -17,7 +17,7 @@ import yaml
 from aaiclick.api.workers import QueueScale
 from aaiclick.orchestration.worker.log_shipping import spool_path
 from aaiclick.settings import load_settings
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from tests.documentation import BLOCKS, ROOT, Block, check_command
 
 EXPORT = re.compile(r"export AAICLICK_\w+=")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from aaiclick.endpoints import (
+from aaiclick.errors import SettingsError
+from aaiclick.server_addresses import (
     ClickHouseEndpoint,
     PostgresEndpoint,
     RuntimeEndpoint,
     parse_clickhouse_url,
     parse_postgres_url,
 )
-from aaiclick.errors import SettingsError
 from aaiclick.settings import Settings, describe_settings, get_logs_dir, load_settings, variable_names
 
 

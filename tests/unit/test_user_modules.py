@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from aaiclick.cli.entrypoint_import import split_entrypoint
 from aaiclick.cli.param_types import split_names
-from aaiclick.cli.user_module import split_entrypoint
 from aaiclick.errors import EntrypointError
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ and changes nothing once another attempt has begun.
 - `workers`: requests of a supervisor: registration, leases of its processes, loops of the leader
 - `claims`: claims, heartbeats and waiting for work
 - `tasks`: requests of a running task: new tasks, results, tables, secrets, log parts
-- `definitions`: requests of a task of a DAG: definition, states, partitions, publication, events
+- `dag_tasks`: requests of a task of a DAG: definition, states, partitions, publication, events
 - `outcomes`: outcomes of attempts
 
 Next: aaiclick.server.routes.worker_api, which receives and returns them.

@@ -9,8 +9,8 @@ from pydantic import Field, StringConstraints
 from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Name, RequestModel
 from aaiclick.api.worker_protocol.field_types import LeaseRequest, LeaseSeconds, LeasesRequest, Queues, WaitSeconds
 from aaiclick.api.worker_protocol.outcomes import CompleteRequest, FailRequest
-from aaiclick.endpoints import ClickHouseEndpoint
-from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.server_addresses import ClickHouseEndpoint
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease
 from aaiclick.store.json_types import SnowflakeId
 
 

@@ -24,7 +24,7 @@ from aaiclick.api.worker_protocol.claims import (
     WaitRequest,
     WaitResponse,
 )
-from aaiclick.api.worker_protocol.definitions import (
+from aaiclick.api.worker_protocol.dag_tasks import (
     DefinitionRequest,
     DefinitionResponse,
     DigestResponse,

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StringConstraints
 
 from aaiclick.api.field_types import MAX_ITEMS, Name, RequestModel, check_storable
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.json_types import SnowflakeId
 
 Text = Annotated[str, StringConstraints(max_length=20_000), AfterValidator(check_storable)]

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
+from aaiclick.api.approval_forms import check_form
 from aaiclick.api.approvals import check_shown
 from aaiclick.api.field_types import MAX_ITEMS, RequestModel, check_storable
-from aaiclick.api.forms import check_form
 from aaiclick.api.worker_protocol.field_types import (
     ElapsedSeconds,
     Ids,
@@ -20,7 +20,7 @@ from aaiclick.api.worker_protocol.field_types import (
     TableName,
     Text,
 )
-from aaiclick.store.engine.leases import Failure, Success, Wait, seconds_since
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success, Wait, seconds_since
 from aaiclick.store.enums import Severity
 
 LiteralText = Annotated[str, StringConstraints(max_length=1 << 20), AfterValidator(check_storable)]

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 from aaiclick.api.field_types import MAX_ITEMS, ApiModel, Arguments, Entrypoint, Key, Name, RequestModel, TaskTypeName
 from aaiclick.api.tasks import TaskOptionFields
 from aaiclick.api.worker_protocol.field_types import Ids, LeaseRequest, TableName
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.json_types import SnowflakeId

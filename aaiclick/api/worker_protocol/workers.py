@@ -18,11 +18,11 @@ from aaiclick.api.field_types import (
     Seconds,
     check_storable,
 )
-from aaiclick.api.parameter_schemas import ParameterSchema
+from aaiclick.api.json_schema_limits import ParameterSchema
 from aaiclick.api.schedules import MAX_DECLARED, ScheduleRequest
 from aaiclick.api.worker_protocol.field_types import Count, LeaseSeconds, Queues, Text
 from aaiclick.store.engine.job_functions import JobFunctionFields
-from aaiclick.store.engine.leases import MAX_REPORTED_QUEUES
+from aaiclick.store.engine.leases_and_outcomes import MAX_REPORTED_QUEUES
 from aaiclick.store.engine.worker_leases import HeldLease, OverdueTask
 from aaiclick.store.enums import TERM_SECONDS
 from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy

@@ -11,14 +11,14 @@
 - `findings`: violated rules, and access to the parsed data
 - `validation`: rules between fields of a definition, and between definitions
 - `function_inputs`: inputs as parameters of the functions of `python` definitions
-- `python_functions`: checks of these functions, where their code can be imported
+- `python_function_checks`: checks of these functions, where their code can be imported
 - `toposort`: topological order and cycles of a graph of names
-- `error_text`: Pydantic errors as messages for the author of the file
+- `pydantic_error_messages`: Pydantic errors as messages for the author of the file
 - `json_schema`: JSON Schema of DAG files, for editors
 - `hashing`: content hashes of DAGs, definitions and datasets
 - `diff`: differences between two versions, and the datasets to rebuild
 - `diff_format`: lines of text that describe a diff
-- `runtime_check`: checks that the runtimes and file locations of a DAG are configured
+- `runtime_and_location_check`: checks that the runtimes and file locations of a DAG are configured
 
 Next: aaiclick.catalog.deploy.
 """

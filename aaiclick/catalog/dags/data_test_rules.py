@@ -10,7 +10,7 @@ from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, g
 from aaiclick.catalog.dags.yaml_tree import Path
 from aaiclick.catalog.errors import QueryRefusedError
 from aaiclick.catalog.queries.select_parser import find_datasets_read
-from aaiclick.data.compile.data_tests import explain_pattern
+from aaiclick.data.compile.data_test_queries import explain_pattern
 
 
 def has_quarantine(output: Any) -> bool:

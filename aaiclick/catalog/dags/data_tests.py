@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from aaiclick.data.compile import data_tests as tests
-from aaiclick.data.compile.data_tests import DataTest
+from aaiclick.data.compile import data_test_queries as tests
+from aaiclick.data.compile.data_test_queries import DataTest
 
 COLUMN_REFERENCE = r"^[a-z][a-z0-9_]{0,62}\..{1,256}$"
 PERCENTAGE = r"^[+-]?[0-9]{1,7}(\.[0-9]{1,3})?%$"

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from aaiclick.catalog.dags.data_test_rules import has_quarantine
-from aaiclick.catalog.dags.error_text import list_problems
 from aaiclick.catalog.dags.findings import Data, Finding, as_list, as_mapping, get_name
 from aaiclick.catalog.dags.function_inputs import check_input_references
 from aaiclick.catalog.dags.model import REJECTED_SUFFIX, Dag, normalize_secret_names
+from aaiclick.catalog.dags.pydantic_error_messages import list_problems
 from aaiclick.catalog.dags.validation import check_dag
 from aaiclick.catalog.dags.yaml_tree import (
     MAX_BYTES,

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aaiclick.catalog.execution.alert_operator import run_alert
-from aaiclick.catalog.execution.external_parquet import run_parquet_files
 from aaiclick.catalog.execution.follower_operator import run_follower
 from aaiclick.catalog.execution.http_fetch_operator import run_fetch
 from aaiclick.catalog.execution.operator_run import OperatorRun
+from aaiclick.catalog.execution.parquet_files_operator import run_parquet_files
 from aaiclick.catalog.execution.postgres_operators import run_postgres_read, run_postgres_write
 from aaiclick.catalog.execution.range_aggregator_operator import run_aggregator, run_splitter
 from aaiclick.catalog.execution.sql_and_python_operators import run_python, run_sql

@@ -20,7 +20,7 @@ from aaiclick.catalog.execution.dataset_tables import Columns, DatasetLayout, St
 from aaiclick.catalog.execution.definition_context import DatasetLocation, DefinitionContext
 from aaiclick.catalog.execution.parquet_storage import is_own_prefix
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable, prepare_query
-from aaiclick.data.compile.data_tests import (
+from aaiclick.data.compile.data_test_queries import (
     CheckedRows,
     DataTest,
     DataTestResult,

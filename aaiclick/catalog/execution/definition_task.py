@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from aaiclick.catalog.dags.model import REJECTED_SUFFIX
 from aaiclick.catalog.errors import DatasetError, OperatorError
-from aaiclick.catalog.execution import dataset_tables, external_parquet
+from aaiclick.catalog.execution import dataset_tables, parquet_files_operator
 from aaiclick.catalog.execution.builtin_operators import RUNNERS, Runner
 from aaiclick.catalog.execution.definition_context import DatasetLocation, DefinitionContext, load_definition_of_task
 from aaiclick.catalog.execution.memoize import compute_inputs_hash, find_reusable_tasks
@@ -26,7 +26,7 @@ from aaiclick.catalog.execution.operator_run import InputNotReady, OperatorRun, 
 from aaiclick.catalog.execution.output_writer import OutputWriter, build_layout
 from aaiclick.catalog.execution.parquet_storage import is_external, is_file_based
 from aaiclick.catalog.execution.publish import list_locations, publish_rows
-from aaiclick.catalog.execution.secrets import fill_secrets
+from aaiclick.catalog.execution.secret_substitution import fill_secrets
 from aaiclick.catalog.operators.config import default_registry
 from aaiclick.catalog.operators.registry import OperatorDefinition
 from aaiclick.data.context import get_data_context
@@ -252,8 +252,8 @@ class _DefinitionTask:
             )
         output, location = self.definition.outputs[name]
         context, locations = get_data_context(), await list_locations(self.gateway, location)
-        layout = build_layout(await external_parquet.describe_files(context, locations), output, self.definition)
-        staging = await external_parquet.scan_files(context, layout, locations)
+        layout = build_layout(await parquet_files_operator.describe_files(context, locations), output, self.definition)
+        staging = await parquet_files_operator.scan_files(context, layout, locations)
         if await publish_rows(self.gateway, location, staging, ticket, "") is PublishOutcome.SUPERSEDED:
             self.effects.outputs[name] = {"superseded": True}
             return None

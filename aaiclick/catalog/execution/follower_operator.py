@@ -11,7 +11,7 @@ from aaiclick.catalog.execution.operator_run import OperatorRun
 from aaiclick.catalog.execution.sql_and_python_operators import split_by_output
 from aaiclick.catalog.operators.config import FollowerConfig
 from aaiclick.catalog.operators.follower_state import FollowerState, advance_state, next_range, rewind_state
-from aaiclick.catalog.operators.range_state import Range
+from aaiclick.catalog.operators.integer_ranges import Range
 
 MAX_BATCHES = 100
 """Most batches of one run."""

@@ -16,7 +16,7 @@ from aaiclick.catalog.execution.definition_context import DatasetLocation, Defin
 from aaiclick.catalog.execution.operator_run import OutputRows
 from aaiclick.catalog.execution.parquet_storage import is_own_prefix
 from aaiclick.catalog.execution.publish import publish_rows, register_file
-from aaiclick.data.compile.data_tests import DataTestResult
+from aaiclick.data.compile.data_test_queries import DataTestResult
 from aaiclick.data.context import get_data_context
 from aaiclick.data.errors import DataTestError
 from aaiclick.data.types import is_type, quote_name

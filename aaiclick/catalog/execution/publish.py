@@ -18,7 +18,7 @@ from aaiclick.store.catalog.definition_runs import PublishOutcome
 
 if TYPE_CHECKING:
     from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
-    from aaiclick.store.engine.leases import Lease
+    from aaiclick.store.engine.leases_and_outcomes import Lease
     from aaiclick.store.postgres_connections import Connection
 
 BUSY_SECONDS = 0.1

@@ -13,7 +13,7 @@ from typing import Any, cast
 from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.execution.operator_run import OperatorRun
 from aaiclick.catalog.operators.config import RangeAggregatorConfig, RangeSplitterConfig
-from aaiclick.catalog.operators.range_state import (
+from aaiclick.catalog.operators.integer_ranges import (
     Aggregation,
     Range,
     absorb_ranges,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aaiclick.catalog.operators.range_state import Range
+from aaiclick.catalog.operators.integer_ranges import Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator
 
 from aaiclick.api.objects import FileFormat
-from aaiclick.client.endpoint import AsyncCaller, SyncCaller
+from aaiclick.client.endpoint_decorators import AsyncCaller, SyncCaller
 from aaiclick.client.endpoints.api_keys import ApiKeyEndpoints
 from aaiclick.client.endpoints.approvals import ApprovalEndpoints
 from aaiclick.client.endpoints.audit import AuditEndpoints

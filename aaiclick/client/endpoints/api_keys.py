@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import ApiKey, CreatedKeyResponse, CreateKeyRequest
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.api.tenancy import ApiKey, CreatedKeyResponse, CreateKeyRequest
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

@@ -12,7 +12,7 @@ from aaiclick.api.approvals import (
     LinkRequest,
 )
 from aaiclick.api.field_types import Page
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import AuditEntry
-from aaiclick.client.endpoint import listing
+from aaiclick.api.tenancy import AuditEntry
+from aaiclick.client.endpoint_decorators import listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

@@ -15,7 +15,7 @@ from aaiclick.api.dags import (
     ResumeDagResponse,
 )
 from aaiclick.api.field_types import CreatedResponse
-from aaiclick.client.endpoint import endpoint
+from aaiclick.client.endpoint_decorators import endpoint
 from aaiclick.client.requests import ApiRequest, build_request
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aaiclick.api.data_tests import DataTestResult
 from aaiclick.api.field_types import Page
-from aaiclick.client.endpoint import listing
+from aaiclick.client.endpoint_decorators import listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

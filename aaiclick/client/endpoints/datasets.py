@@ -15,7 +15,7 @@ from aaiclick.api.datasets import (
 )
 from aaiclick.api.field_types import CreatedResponse
 from aaiclick.api.objects import RowsResponse
-from aaiclick.client.endpoint import endpoint
+from aaiclick.client.endpoint_decorators import endpoint
 from aaiclick.client.requests import ApiRequest, build_request
 
 

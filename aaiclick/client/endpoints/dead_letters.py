@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup, DeadLetterSelection, RedriveRequest
 from aaiclick.api.field_types import ChangedIdsResponse, Page
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

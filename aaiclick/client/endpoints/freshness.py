@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aaiclick.api.freshness import DatasetFreshness
-from aaiclick.client.endpoint import endpoint
+from aaiclick.client.endpoint_decorators import endpoint
 from aaiclick.client.requests import ApiRequest, build_request
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.incidents import Incident, SnoozeIncidentRequest
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 from aaiclick.store.enums import IncidentRule
 

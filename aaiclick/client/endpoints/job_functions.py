@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aaiclick.api.field_types import CreatedResponse, Page
 from aaiclick.api.job_functions import JobFunction, JobFunctionDetail
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

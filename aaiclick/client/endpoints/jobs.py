@@ -8,7 +8,7 @@ from types import NoneType
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedResponse, JobState, Page
 from aaiclick.api.jobs import GroupProgress, Job, JobEvent, JobResult, JobTreeNode, ReleasedTablesResponse
 from aaiclick.api.tasks import CancelResponse
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

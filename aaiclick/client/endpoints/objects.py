@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.objects import ObjectSchema, ObjectState, ObjectSummary, RowsResponse
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

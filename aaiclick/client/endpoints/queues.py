@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import NoneType
 
 from aaiclick.api.workers import LimitsRequest, Queue, QueueScale, RetryPolicyRequest, TaskType
-from aaiclick.client.endpoint import endpoint
+from aaiclick.client.endpoint_decorators import endpoint
 from aaiclick.client.requests import ApiRequest, build_request
 
 

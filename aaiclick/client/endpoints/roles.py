@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import NoneType
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import CreateRoleRequest, Membership, RoleResponse
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.api.tenancy import CreateRoleRequest, Membership, RoleResponse
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

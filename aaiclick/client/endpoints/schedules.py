@@ -8,7 +8,7 @@ from types import NoneType
 from aaiclick.api.dags import BackfillResponse
 from aaiclick.api.field_types import CreatedResponse, Page
 from aaiclick.api.schedules import Schedule, ScheduleDetail, ScheduleRequest, ScheduleState, SyncSchedulesResponse
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

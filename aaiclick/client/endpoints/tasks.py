@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from aaiclick.api.field_types import ChangedIdsResponse, CreatedIdsResponse, Page, TaskState
 from aaiclick.api.tasks import CancelResponse, Task, TaskDetail, TaskLog, WaitReason
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

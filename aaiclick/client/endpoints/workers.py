@@ -6,7 +6,7 @@ from types import NoneType
 
 from aaiclick.api.field_types import Page
 from aaiclick.api.workers import Worker
-from aaiclick.client.endpoint import endpoint, listing
+from aaiclick.client.endpoint_decorators import endpoint, listing
 from aaiclick.client.requests import ApiRequest, build_request
 
 

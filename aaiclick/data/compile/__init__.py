@@ -5,10 +5,10 @@
 - `join_columns`: columns of joins, concatenations and inserts
 - `pruning`: projection pushdown
 - `statements`: compiled statements: SELECT to read a relation, INSERT … SELECT to store it
-- `compiler`: a relation becomes one SELECT
-- `value_compiler`: an expression becomes one SQL expression
+- `relation_compiler`: a relation becomes one SELECT
+- `expression_compiler`: an expression becomes one SQL expression
 - `select_builder`: the clauses of a SELECT under construction
-- `data_tests`: data tests as one query
+- `data_test_queries`: data tests as one query
 - `sql`: builders of sqlglot trees, and the generator of ClickHouse SQL
 
 Next: aaiclick.data.runtime.execute, which runs the statements.

@@ -11,7 +11,7 @@ from aaiclick.data.expressions.column import column_node
 from aaiclick.data.expressions.functions.comparisons import are_comparable
 from aaiclick.data.expressions.nodes import ExpressionNode, FunctionCall, Ref
 from aaiclick.data.expressions.selectors import flatten_lists
-from aaiclick.data.io.casting import find_lossy_cast
+from aaiclick.data.io.lossy_cast_checks import find_lossy_cast
 from aaiclick.data.io.nested_arrays import inner_types
 from aaiclick.data.runtime.tables import check_column_names
 from aaiclick.data.types import DataType, supertype

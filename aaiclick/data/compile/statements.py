@@ -9,8 +9,8 @@ from typing import Any
 from sqlglot import exp
 
 from aaiclick.data.compile import sql
-from aaiclick.data.compile.compiler import Compiler
 from aaiclick.data.compile.pruning import prune_columns
+from aaiclick.data.compile.relation_compiler import Compiler
 from aaiclick.data.compile.relation_nodes import Relation
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.compile.sql import Expression

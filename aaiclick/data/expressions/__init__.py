@@ -8,8 +8,8 @@
 - `window_methods`: window functions of these
 - `expression_base`: how a function is applied to an expression or a column
 - `intervals`: intervals of time such as `15m`
-- `source_text`: expressions as they are written
-- `namespaces`: functions grouped by type: `.str`, `.dt`, `.list`, `.map`, `.struct`, `.json`
+- `python_source`: expressions as they are written
+- `method_namespaces`: functions grouped by type: `.str`, `.dt`, `.list`, `.map`, `.struct`, `.json`
 - `where_parser`: parser and formatter of View conditions
 - `literals`: types of Python values, and their encoding as query parameters
 - `functions`: functions with their types and their SQL

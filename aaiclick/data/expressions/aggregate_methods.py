@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.errors import DataTypeError
 from aaiclick.data.expressions.expression_base import ExpressionBase
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.errors import ConversionError, DataTypeError, check_integer
 from aaiclick.data.expressions.functions import FUNCTIONS, FunctionKind
 from aaiclick.data.expressions.literals import literal_type
@@ -26,13 +26,13 @@ from aaiclick.data.expressions.nodes import (
     walk_nodes,
 )
 from aaiclick.data.expressions.operators import ExpressionMethods
+from aaiclick.data.expressions.python_source import format_expression
 from aaiclick.data.expressions.selectors import (
     Selector,
     find_selector,
     flatten_lists,
     replace_selector,
 )
-from aaiclick.data.expressions.source_text import format_expression
 
 if TYPE_CHECKING:
     from aaiclick.data.compile.relation_nodes import Relation

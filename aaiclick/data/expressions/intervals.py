@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from aaiclick.data.errors import DataTypeError
-from aaiclick.data.expressions.functions.temporal import MICROS, MONTHS
+from aaiclick.data.expressions.functions.dates_and_times import MICROS, MONTHS
 from aaiclick.data.expressions.literals import to_micros
 
 _UNITS = {

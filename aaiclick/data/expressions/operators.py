@@ -7,11 +7,11 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.errors import DataTypeError, UnreadValueError, check_integer
 from aaiclick.data.expressions.aggregate_methods import AggregateMethods
 from aaiclick.data.expressions.literals import to_micros
-from aaiclick.data.expressions.namespaces import (
+from aaiclick.data.expressions.method_namespaces import (
     DateMethods,
     JsonMethods,
     ListMethods,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Self
 
-from aaiclick.data.arguments import check_methods
+from aaiclick.data.argument_checks import check_methods
 from aaiclick.data.errors import DataTypeError, check_integer
 from aaiclick.data.expressions.expression_base import ExpressionBase
 from aaiclick.data.expressions.intervals import parse_interval

@@ -19,7 +19,7 @@ import pyarrow as pa
 from aaiclick.concurrent_map import map_concurrently
 from aaiclick.data.context import get_data_context
 from aaiclick.data.io.from_arrow import normalise, to_pandas, to_polars, to_python
-from aaiclick.data.io.literal_codec import EncodedLiteral
+from aaiclick.data.io.literal_result_codec import EncodedLiteral
 from aaiclick.data.io.typed_values import annotations_of, is_record_class, is_value_class
 from aaiclick.data.object import Object
 

@@ -20,7 +20,7 @@ from aaiclick.data.io.byte_streams import OpenFile
 from aaiclick.data.io.file_readers import FileReader
 from aaiclick.data.io.from_arrow import uuids_as_text
 from aaiclick.data.io.nested_arrays import field_names, inner_types
-from aaiclick.data.io.text_types import convert_nested
+from aaiclick.data.io.text_type_inference import convert_nested
 from aaiclick.data.runtime.tables import Columns
 from aaiclick.data.types import UUID_TYPE, DataType, map_inner_types, precision_of, zone_of
 

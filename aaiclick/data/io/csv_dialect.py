@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aaiclick.data.errors import IngestError
-from aaiclick.data.io.text_types import DATE_TEXT, DATETIME, INSTANT, INTEGER, NUMBER, UUID_TEXT, TextRules
+from aaiclick.data.io.text_type_inference import DATE_TEXT, DATETIME, INSTANT, INTEGER, NUMBER, UUID_TEXT, TextRules
 
 SEPARATORS = (",", ";", "\t", "|")
 SNIFFED_ROWS = 1_000

@@ -16,7 +16,7 @@ from aaiclick.data.io.byte_streams import UTF8, OpenFile, detect_encoding
 from aaiclick.data.io.csv_dialect import CsvOptions, choose_dialect
 from aaiclick.data.io.file_readers import FileReader
 from aaiclick.data.io.json_reader import infer_json_column, parse_json_column
-from aaiclick.data.io.text_types import convert_text, infer_text_type
+from aaiclick.data.io.text_type_inference import convert_text, infer_text_type
 from aaiclick.data.types import STRING, DataType
 
 SAMPLE_BYTES = 1 << 20

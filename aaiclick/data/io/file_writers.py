@@ -17,11 +17,11 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from aaiclick.data.errors import DataError
+from aaiclick.data.io.arrow_json_text import check_json_type, json_lines, to_json_text, to_written_form
 from aaiclick.data.io.arrow_types import arrow_type
 from aaiclick.data.io.avro import AvroWriter, refuse_json
 from aaiclick.data.io.file_readers import LOGICAL
 from aaiclick.data.io.from_arrow import uuids_to_text
-from aaiclick.data.io.json_text import check_json_type, json_lines, to_json_text, to_written_form
 from aaiclick.data.runtime.tables import Columns
 from aaiclick.data.types import DataType, iter_types
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aaiclick.data.errors import ConversionError
+from aaiclick.data.io.arrow_nullable_structures import from_storage
 from aaiclick.data.io.arrow_types import arrow_type
 from aaiclick.data.io.nested_arrays import inner_types, map_inner_arrays
-from aaiclick.data.io.nullable_structures import from_storage
 from aaiclick.data.runtime.tables import Shape
 from aaiclick.data.types import DataType, iter_types, storage_type
 

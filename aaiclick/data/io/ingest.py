@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aaiclick.data.arguments import check_arguments
-from aaiclick.data.awaitable import explain_await
+from aaiclick.data.argument_checks import check_arguments
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.context import DataContext, get_data_context
 from aaiclick.data.create import assign_name
@@ -32,9 +31,10 @@ from aaiclick.data.io.formats import FORMATS
 from aaiclick.data.io.input_files import FetchOptions, InputFile, Source, fetch_file, find_files
 from aaiclick.data.io.json_reader import JsonReader
 from aaiclick.data.io.s3_client import S3Access
-from aaiclick.data.io.text_types import convert_text, infer_text_type
+from aaiclick.data.io.text_type_inference import convert_text, infer_text_type
 from aaiclick.data.io.to_arrow import NullStructureError, conform_table
 from aaiclick.data.object import Object
+from aaiclick.data.pending_result import explain_await
 from aaiclick.data.runtime.tables import Columns, check_column_names, named_table
 from aaiclick.data.types import STRING, DataType, quote_name, supertype, user_type
 

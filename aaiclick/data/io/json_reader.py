@@ -25,7 +25,7 @@ from aaiclick.data.io.arrow_types import arrow_type
 from aaiclick.data.io.byte_streams import OpenFile, detect_encoding
 from aaiclick.data.io.file_readers import FileReader
 from aaiclick.data.io.nested_arrays import field_names, inner_arrays, inner_types
-from aaiclick.data.io.text_types import convert_nested, fit_floats, infer_nested_type
+from aaiclick.data.io.text_type_inference import convert_nested, fit_floats, infer_nested_type
 from aaiclick.data.io.to_arrow import to_arrow_rows
 from aaiclick.data.types import DataType, iter_types, map_inner_types
 

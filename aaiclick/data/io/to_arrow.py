@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aaiclick.data.errors import ConversionError
+from aaiclick.data.io.arrow_nullable_structures import to_storage, with_null_structures
 from aaiclick.data.io.arrow_types import arrow_type, check_range, clickhouse_type
-from aaiclick.data.io.casting import find_mismatch
-from aaiclick.data.io.nullable_structures import to_storage, with_null_structures
+from aaiclick.data.io.lossy_cast_checks import find_mismatch
 from aaiclick.data.io.python_values import (
     check_single_type,
     have_same_structure,

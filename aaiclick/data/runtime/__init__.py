@@ -1,7 +1,7 @@
 """The ClickHouse client, execution of queries, and the tables behind Objects.
 
 - `tables`: tables of Objects: names, definitions and reference handles
-- `literal_rows`: rows of a small Object that is not stored as a table
+- `literal_result_rows`: rows of a small Object that is not stored as a table
 - `table_layout`: statements that create, alter and drop tables on a single server
 - `cluster`: the same for a cluster: local tables and one Distributed table
 - `append`: atomic append by concurrent writers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from aaiclick.data.compile import sql
-from aaiclick.data.compile.compiler import Compiler
+from aaiclick.data.compile.relation_compiler import Compiler
 from aaiclick.data.compile.relation_nodes import Scan
 from aaiclick.data.compile.select_builder import KEY
 from aaiclick.data.expressions.nodes import Ref

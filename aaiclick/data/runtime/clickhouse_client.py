@@ -30,8 +30,8 @@ from aaiclick.data.runtime.cluster import ClusterLayout, sort_by_shard
 from aaiclick.data.runtime.server_errors import IncompleteResponseError, translate_error
 from aaiclick.data.runtime.table_layout import Layout
 from aaiclick.data.types import quote_name
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, UnreachableError, UnsupportedServerError
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from aaiclick.data.compile.compiler import LENGTH_MISMATCH, Compiler
+from aaiclick.data.compile.relation_compiler import LENGTH_MISMATCH, Compiler
 from aaiclick.data.compile.relation_nodes import (
     Aggregate,
     Concat,

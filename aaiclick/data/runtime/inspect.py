@@ -21,7 +21,7 @@ from aaiclick.data.io.from_arrow import normalise, normalise_batch
 from aaiclick.data.runtime.clickhouse_client import connect
 from aaiclick.data.runtime.tables import NAMED, Columns, Shape, is_temporary, read_definition
 from aaiclick.data.types import quote_name
-from aaiclick.endpoints import ClickHouseEndpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 _OBJECTS = """
 SELECT name, comment, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes,

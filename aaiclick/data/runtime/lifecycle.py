@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 
 from aaiclick.data.runtime.cluster import DISTRIBUTED_TABLES, find_local_table
 from aaiclick.data.types import quote_name, quote_text
-from aaiclick.endpoints import ClickHouseEndpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.snowflake import get_snowflake_id
 
 log = logging.getLogger(__name__)

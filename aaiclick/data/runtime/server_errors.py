@@ -15,13 +15,13 @@ from aaiclick.data.errors import PERMANENT_ERROR_CODES, ObjectNotFoundError, Que
 from aaiclick.data.expressions.functions.aggregates import WIDE_OVERFLOW
 from aaiclick.data.expressions.functions.arithmetic import DECIMAL_OVERFLOW
 from aaiclick.data.expressions.functions.casts import CAST_FAILED
+from aaiclick.data.expressions.functions.dates_and_times import OUT_OF_RANGE
 from aaiclick.data.expressions.functions.durations import LOST_DIGITS
 from aaiclick.data.expressions.functions.nested import VECTOR_LENGTHS
 from aaiclick.data.expressions.functions.powers import POWER_OVERFLOW
-from aaiclick.data.expressions.functions.temporal import OUT_OF_RANGE
 from aaiclick.data.expressions.functions.windows import RANGE_TOO_FINE
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 _CODE = re.compile(r"[Cc]ode: (\d+)")
 _URL = re.compile(r"\(for url [^)]*\)|https?://\S+")  # the path of a URL may be a secret

@@ -30,7 +30,7 @@ from aaiclick.snowflake import get_snowflake_id
 
 if TYPE_CHECKING:
     from aaiclick.data.context import DataContext
-    from aaiclick.data.runtime.literal_rows import LiteralRows
+    from aaiclick.data.runtime.literal_result_rows import LiteralRows
 
 Shape = Literal["scalar", "column", "table", "record"]
 """What `data()` returns: a value, a list, a dict of lists, or (record, a table of one row) a dict of values."""

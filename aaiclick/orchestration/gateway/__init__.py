@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import importlib
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint, WorkEndpoint
 from aaiclick.orchestration.gateway.attempt import AttemptGateway
 from aaiclick.orchestration.gateway.base import GatewayConnection, WorkerGateway
 from aaiclick.orchestration.gateway.postgres import PostgresGateway
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint, WorkEndpoint
 
 __all__ = ["AttemptGateway", "GatewayConnection", "PostgresGateway", "WorkerGateway", "make_gateway"]
 

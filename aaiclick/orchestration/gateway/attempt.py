@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.orchestration.connection_pool import ConnectionPool, shared_pool
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.catalog import definition_runs
 from aaiclick.store.engine import queries, result_cache
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits, add_to_job
 from aaiclick.store.tables import literal_results

@@ -12,10 +12,10 @@ from uuid import UUID
 
 import asyncpg
 
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import ConflictError, RequestError, SubmitError
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.store.engine import worker_leases
-from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.tables import table_references
 
 if TYPE_CHECKING:

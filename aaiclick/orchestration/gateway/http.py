@@ -16,7 +16,7 @@ from uuid import UUID
 
 from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.claims import ClickHouseAccess, ExchangeRequest, WaitRequest
-from aaiclick.api.worker_protocol.definitions import (
+from aaiclick.api.worker_protocol.dag_tasks import (
     DefinitionRequest,
     EmitRequest,
     GenerationRequest,
@@ -53,7 +53,6 @@ from aaiclick.api.worker_protocol.workers import (
     WorkerRequest,
     WorkersRequest,
 )
-from aaiclick.endpoints import ClickHouseEndpoint, ServerEndpoint
 from aaiclick.errors import AaiclickError, LeaseLost, UnauthorisedError, UnreachableError
 from aaiclick.orchestration.function_registry import ModuleJobs
 from aaiclick.orchestration.gateway.attempt import AttemptGateway, PublishDirectly, StagedTable
@@ -65,9 +64,10 @@ from aaiclick.orchestration.gateway.base import (
 )
 from aaiclick.orchestration.gateway.http_client import WorkerApiClient, worker_api_client
 from aaiclick.orchestration.gateway.schedule_requests import make_schedule_request
+from aaiclick.server_addresses import ClickHouseEndpoint, ServerEndpoint
 from aaiclick.store.catalog import definition_runs
 from aaiclick.store.engine import queries, worker_leases
-from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.engine.submission_plan import Plan
 from aaiclick.store.engine.submit import JobLimits
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS

@@ -14,8 +14,8 @@ from aaiclick.api.worker_protocol.claims import ClickHouseAccess, ExchangeReques
 from aaiclick.api.worker_protocol.endpoints import Endpoint, RequestT, ResponseT
 from aaiclick.client import AsyncClient
 from aaiclick.client.requests import ApiRequest
-from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import UnansweredError, UnreachableError
+from aaiclick.server_addresses import ServerEndpoint
 
 FAILPOINTS = {
     endpoints.START.path: "start",

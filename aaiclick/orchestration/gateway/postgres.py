@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.function_registry import ModuleJobs, register_module_jobs
 from aaiclick.orchestration.gateway.attempt import AttemptGateway, PostgresAttemptGateway
@@ -22,9 +21,10 @@ from aaiclick.orchestration.gateway.base import (
 from aaiclick.orchestration.loops import leader
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.orchestration.tenant_databases import TenantDatabases
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store import postgres_connections
 from aaiclick.store.engine import queue, worker_leases, workers
-from aaiclick.store.engine.leases import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, OrgQueue, OutcomeCounts, Success
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS, connect
 from aaiclick.store.tables import table_references

@@ -10,19 +10,19 @@ Tasks, before and after their execution:
 
 - `scheduler`: starts due cron sources, and always-on sources after each run
 - `event_router`: turns events of datasets into tasks
-- `promoter`: makes due tasks ready
+- `due_task_promoter`: makes due tasks ready
 - `runtime_dispatcher`: sends ready tasks to external runtimes
 - `reaper`: turns expired leases into retries or dead letters
 - `job_timeouts`: fails jobs that exceed their timeout
 - `incidents`: counts occurrences, and closes incidents that are over
 - `notifications`: plans and enqueues messages about incidents
 - `notification_sender`: sends them
-- `retention`: deletes finished jobs and tasks, and stopped workers
+- `job_retention`: deletes finished jobs and tasks, and stopped workers
 
 Tables and files:
 
-- `cleanup`: drops tables without references
-- `sweeper`: drops old tables that PostgreSQL does not know
+- `table_cleanup`: drops tables without references
+- `table_sweeper`: drops old tables that PostgreSQL does not know
 - `data_session_expiry`: finds live sessions that are recorded only in ClickHouse
 - `orphan_files`: deletes files of replaced datasets and of failed attempts
 - `log_retention`: deletes old logs of tasks

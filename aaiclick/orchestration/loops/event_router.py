@@ -7,8 +7,8 @@ import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from aaiclick.store.catalog.dataset_events import EVENT_CHANNEL
 from aaiclick.store.catalog.event_routing import route_events
-from aaiclick.store.catalog.events import EVENT_CHANNEL
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

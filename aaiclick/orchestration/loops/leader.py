@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from aaiclick.orchestration.loops import incidents, job_timeouts, notifications, promoter, reaper, retention, scheduler
+from aaiclick.orchestration.loops import (
+    due_task_promoter,
+    incidents,
+    job_retention,
+    job_timeouts,
+    notifications,
+    reaper,
+    scheduler,
+)
 from aaiclick.store.engine.claims import has_due_tasks
 from aaiclick.store.engine.maintenance import end_stalled_sessions, lock_timeout
 from aaiclick.store.engine.workers import lead
@@ -18,10 +26,10 @@ if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection
 
 LEADER_LOOPS = (
-    ("reaper", reaper), ("promoter", promoter), ("deadlines", job_timeouts), ("scheduler", scheduler),
-    ("incidents", incidents), ("notifications", notifications), ("retention", retention),
+    ("reaper", reaper), ("promoter", due_task_promoter), ("deadlines", job_timeouts), ("scheduler", scheduler),
+    ("incidents", incidents), ("notifications", notifications), ("retention", job_retention),
 )  # fmt: skip
-FOLLOWER_LOOPS = (("promoter", promoter),)
+FOLLOWER_LOOPS = (("promoter", due_task_promoter),)
 
 _logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from aaiclick.orchestration.notifications.messages import build_message
 from aaiclick.orchestration.retry_policy import RetryPolicy
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.deliveries import has_undelivered, parse_task
-from aaiclick.store.engine.leases import Claim, Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Success
+from aaiclick.store.engine.notification_deliveries import has_undelivered, parse_task
 from aaiclick.store.engine.notification_rules import get_channel
 from aaiclick.store.enums import NOTIFICATION_QUEUE
 from aaiclick.store.tenancy.orgs import get_org

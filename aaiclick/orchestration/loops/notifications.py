@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.store.engine.deliveries import (
+from aaiclick.store.engine.notification_deliveries import (
     BATCH_SIZE,
     enqueue_due_notifications,
     has_notification_work,

@@ -13,9 +13,9 @@ import asyncpg
 
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.errors import AaiclickError
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store.postgres_connections import connect
 
 if TYPE_CHECKING:

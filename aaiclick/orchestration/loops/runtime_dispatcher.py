@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick._version import __version__
-from aaiclick.endpoints import RuntimeEndpoint
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.runtimes import lambda_invoke
 from aaiclick.orchestration.runtimes.sqs_queue import SqsTaskQueue
+from aaiclick.server_addresses import RuntimeEndpoint
 from aaiclick.settings import get_logs_dir
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue, runtime_dispatches

@@ -28,7 +28,7 @@ from aaiclick.cron import (
 )
 from aaiclick.orchestration.schedule_spec import nominal_times_of
 from aaiclick.orchestration.scheduled_runs import start_run
-from aaiclick.store.catalog import events, sources
+from aaiclick.store.catalog import dag_sources, dataset_events
 from aaiclick.store.engine import cancel, schedules
 from aaiclick.store.engine.incidents import record_failed_start
 
@@ -72,16 +72,16 @@ class _Starts:
 
 async def run_once(connection: Connection, *, now: datetime | None = None) -> dict[str, int]:
     """Run one pass; counts started `runs`, `dead` sources, and definitions that became `idle`."""
-    dead = await sources.update_source_status(connection, now=now)
+    dead = await dag_sources.update_source_status(connection, now=now)
     runs, starts = 0, _Starts()
     async with failpoints.transaction(connection, "schedule"):
-        for definition in await sources.lock_due_definitions(connection, now=now):
+        for definition in await dag_sources.lock_due_definitions(connection, now=now):
             runs += await _start_isolated(connection, definition, _start_due_source, starts) or 0
-        for definition in await sources.lock_idle_sources(connection, now=now):
+        for definition in await dag_sources.lock_idle_sources(connection, now=now):
             runs += await _start_isolated(connection, definition, _restart_source, starts) or 0
     starts.remember()
     runs += await start_due_schedules(connection, now=now)
-    return {"runs": runs, "dead": dead, "idle": await sources.mark_idle_definitions(connection)}
+    return {"runs": runs, "dead": dead, "idle": await dag_sources.mark_idle_definitions(connection)}
 
 
 async def start_due_schedules(connection: Connection, *, now: datetime | None = None) -> int:
@@ -178,17 +178,17 @@ async def _start_due_source(connection: Connection, definition: asyncpg.Record) 
     if decision.waits:
         return 0
     if decision.cancels:
-        for job_id in await sources.list_unfinished_runs(connection, definition, MAX_CANCELLED):
+        for job_id in await dag_sources.list_unfinished_runs(connection, definition, MAX_CANCELLED):
             await cancel.cancel_job(connection, job_id)
     for nominal in decision.starting:
         moment = nominal.isoformat()
-        await events.start_source_job(
+        await dataset_events.start_source_job(
             connection, definition, {"kind": "cron", "nominal": moment}, idempotency_key=f"cron:{moment}"
         )
-    await sources.set_next_run(connection, definition["id"], decision.next_run, bool(decision.starting))
+    await dag_sources.set_next_run(connection, definition["id"], decision.next_run, bool(decision.starting))
     return len(decision.starting)
 
 
 async def _restart_source(connection: Connection, definition: asyncpg.Record) -> int:
-    await events.start_source_job(connection, definition, {"kind": "always_on"})
+    await dataset_events.start_source_job(connection, definition, {"kind": "always_on"})
     return 1

@@ -5,5 +5,6 @@
 - `smtp`: sends e-mail
 - `channel_sender`: sends a message to a channel, with its secrets
 
-Next: aaiclick.store.engine.deliveries, which plans the messages, and aaiclick.orchestration.loops, which runs it.
+Next: aaiclick.store.engine.notification_deliveries, which plans the messages, and aaiclick.orchestration.loops, which
+runs it.
 """

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 import aiohttp
 
 from aaiclick.data.io.ssrf import check_url, guarded_session
-from aaiclick.endpoints import origin_of
 from aaiclick.errors import AaiclickError, DeliveryError
 from aaiclick.orchestration.notifications import payloads
 from aaiclick.orchestration.notifications.smtp import send_email
-from aaiclick.orchestration.redaction import Redactor
+from aaiclick.orchestration.secret_redaction import Redactor
+from aaiclick.server_addresses import origin_of
 from aaiclick.store.tenancy.secrets import Secret, find_secret, wrong_host_error
 
 if TYPE_CHECKING:

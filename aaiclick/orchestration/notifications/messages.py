@@ -12,7 +12,7 @@ from aaiclick.api.incidents import fix_command
 from aaiclick.errors import headline
 from aaiclick.settings import Settings, get_logs_dir, get_settings
 from aaiclick.store.catalog.datasets import Reader, hidden_incident_ids
-from aaiclick.store.engine.deliveries import load_notifications
+from aaiclick.store.engine.notification_deliveries import load_notifications
 from aaiclick.store.enums import NotificationEvent, Severity
 
 if TYPE_CHECKING:

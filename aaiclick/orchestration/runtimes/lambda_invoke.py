@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aaiclick.api.worker_protocol.claims import FetchResponse
 from aaiclick.orchestration.runtimes.boto3_client import call_aws, make_client
 from aaiclick.store.engine import queries
-from aaiclick.store.engine.leases import Claim
+from aaiclick.store.engine.leases_and_outcomes import Claim
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

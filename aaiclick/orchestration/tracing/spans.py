@@ -25,7 +25,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanK
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from aaiclick._version import __version__
-from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease
 
 CLOSE_SECONDS = 3.0
 SERVER_ERROR = 500

@@ -22,7 +22,7 @@ From claim to outcome:
 - `executor`: runs one task from its claim to its outcome
 - `batches`: items of batch handlers that share one call
 - `entrypoints`: resolves the entrypoint of a task to a function
-- `user_code`: checks whether a module is the user's own code
+- `own_code_detection`: checks whether a module is the user's own code
 - `task_data`: DataContext of an attempt
 - `argument_binding`: results of other tasks and Objects as arguments of the annotated types
 - `result_publishing`: returned values as literals or tables

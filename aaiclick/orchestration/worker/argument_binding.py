@@ -12,14 +12,14 @@ from aaiclick.concurrent_map import map_concurrently
 from aaiclick.data import is_reference, open_reference
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.data.io.argument_conversion import annotations_of, convert_argument
-from aaiclick.data.io.literal_codec import EncodedLiteral
+from aaiclick.data.io.literal_result_codec import EncodedLiteral
+from aaiclick.orchestration.argument_serialisation import FAILURE, is_plain
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
-from aaiclick.orchestration.arguments import FAILURE, is_plain
 from aaiclick.orchestration.failure_argument import TaskFailure
-from aaiclick.orchestration.lifecycle import AttemptTables
+from aaiclick.orchestration.pg_lifecycle import AttemptTables
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import TaskScope
-from aaiclick.store.engine.leases import WAIT_ARGUMENT, Claim
+from aaiclick.store.engine.leases_and_outcomes import WAIT_ARGUMENT, Claim
 from aaiclick.store.engine.queries import TaskResult
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders, temporary_tables_in
 

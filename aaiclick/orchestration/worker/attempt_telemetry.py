@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aaiclick.orchestration.json_logging import LOG_FIELDS, attempt_fields
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.settings import get_settings
-from aaiclick.store.engine.leases import Claim, Failure, Success, seconds_since
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Success, seconds_since
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.tracing.spans import Tracing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 
-from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease
 
 
 class ClaimBuffer:

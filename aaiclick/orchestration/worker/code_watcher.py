@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aaiclick.code_version import list_source_files
-from aaiclick.orchestration.worker.user_code import find_files
+from aaiclick.orchestration.worker.own_code_detection import find_files
 
 POLL_SECONDS = 0.2
 SETTLE_SECONDS = 0.05

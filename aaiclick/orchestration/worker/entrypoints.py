@@ -4,7 +4,7 @@ An entrypoint is text from a database or a request, so it must not be able to ch
 
 - functions of modules that its operator named (`--import`, AAICLICK_TASK_MODULES), and of modules below those;
 - without AAICLICK_TASK_MODULES, and only while the installation has one organisation, functions of modules with a file
-  below the worker's directory, except installed packages there (see `own_code`);
+  below the worker's directory, except installed packages there (see `own_code_detection`);
 - handlers (`@handler`) that are defined in such modules;
 - the tasks that aaiclick itself consists of (`OWN_TASKS`).
 
@@ -26,17 +26,17 @@ from typing import Any, cast
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorators import JobFunction, TaskFunction
 from aaiclick.orchestration.handler_registry import Function, find_handler, has_handler, local_function
-from aaiclick.orchestration.worker.user_code import OwnCode, find_files
+from aaiclick.orchestration.worker.own_code_detection import OwnCode, find_files
 
 OWN_TASKS = {
     "aaiclick.orchestration.compensation": frozenset({"run_compensations"}),
-    "aaiclick.orchestration.named_jobs": frozenset({"run_job_handlers"}),
+    "aaiclick.orchestration.jobs_by_function_name": frozenset({"run_job_handlers"}),
     "aaiclick.orchestration.approvals": frozenset({"run_approval"}),
     "aaiclick.orchestration.waits": frozenset(
         {"run_sleep", "run_until", "run_wait_for_event", "run_wait_for_job", "run_wait_for_turn"}
     ),
     "aaiclick.operators.chunk_tasks": frozenset({"map_rows", "foreach_rows", "reduce_rows", "chunk", "collect"}),
-    "aaiclick.orchestration.result_items": frozenset({"select_item"}),
+    "aaiclick.orchestration.select_result_item": frozenset({"select_item"}),
     "aaiclick.catalog.execution.definition_task": frozenset({"run_definition"}),
 }
 """Tasks of aaiclick itself, by module. Their callbacks are resolved by the same rules as other entrypoints."""

@@ -25,8 +25,8 @@ from aaiclick.orchestration.failure_paths import Branch
 from aaiclick.orchestration.gateway import WorkerGateway
 from aaiclick.orchestration.graph import Task
 from aaiclick.orchestration.handler_registry import BatchOptions, find_batch
-from aaiclick.orchestration.lifecycle import AttemptTables, PgLifecycleHandler
-from aaiclick.orchestration.process_version import current_code_version
+from aaiclick.orchestration.pg_lifecycle import AttemptTables, PgLifecycleHandler
+from aaiclick.orchestration.process_code_version import current_code_version
 from aaiclick.orchestration.result_cache import CacheOptions, cached_branch_error, find_cache, make_cache_key
 from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import SuspendTask, TaskScope, enter_scope
@@ -40,7 +40,7 @@ from aaiclick.orchestration.worker.logs import set_log
 from aaiclick.orchestration.worker.result_publishing import NOTHING_PUBLISHED, ResultPublisher
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason
 from aaiclick.orchestration.worker.task_data import ClickHouseClients, TaskData
-from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.leases_and_outcomes import Success
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.gateway import make_gateway
-from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from aaiclick.orchestration.pg_lifecycle import PgLifecycleHandler
 from aaiclick.orchestration.worker.attempt_telemetry import make_attempt_telemetry
 from aaiclick.orchestration.worker.entrypoints import Entrypoints
 from aaiclick.orchestration.worker.executor import Executor

@@ -12,11 +12,11 @@ from aaiclick.data.errors import DataTestError
 from aaiclick.errors import EntrypointError
 from aaiclick.orchestration.decorator_checks import describe_call_error, describe_function
 from aaiclick.orchestration.gateway import WorkerGateway
-from aaiclick.orchestration.redaction import MASK
 from aaiclick.orchestration.retry_policy import PermanentError, RetryPolicy, error_fingerprint, is_permanent
+from aaiclick.orchestration.secret_redaction import MASK
 from aaiclick.orchestration.worker.outages import RELEASE_SECONDS, find_outage
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason
-from aaiclick.store.engine.leases import Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Lease, Success
 from aaiclick.tracebacks import escape_text, format_error
 
 ERROR_CHARACTERS = 20_000

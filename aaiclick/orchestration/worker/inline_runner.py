@@ -14,14 +14,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.api.forms import check_answers
+from aaiclick.api.approval_forms import check_answers
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.local import clickhouse_endpoint, postgres_endpoint
 from aaiclick.orchestration.approvals import Decision
 from aaiclick.orchestration.debugging import breakpoints_on, find_post_mortem
 from aaiclick.orchestration.graph import Job
 from aaiclick.orchestration.loops import event_router
-from aaiclick.orchestration.process_version import known_code_version
+from aaiclick.orchestration.process_code_version import known_code_version
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.isolation import Isolation
 from aaiclick.orchestration.worker.logs import captured_output

@@ -32,7 +32,7 @@ from aaiclick.orchestration.worker.fork_server import ForkServer, ForkServerLost
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.process_config import ProcessSetup, describe_exit
 from aaiclick.orchestration.worker.running_task import RunningTask, make_running_task
-from aaiclick.store.engine.leases import CRASH_FINGERPRINT, Claim, Failure
+from aaiclick.store.engine.leases_and_outcomes import CRASH_FINGERPRINT, Claim, Failure
 
 LINE_BYTES = 1 << 30
 MAX_IDLE = 2

@@ -18,11 +18,10 @@ from pathlib import Path
 
 from aaiclick.api.worker_protocol import endpoints
 from aaiclick.api.worker_protocol.claims import FetchRequest, FetchResponse
-from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import LeaseLost, SettingsError
 from aaiclick.orchestration.gateway import GatewayConnection
 from aaiclick.orchestration.gateway.http_client import worker_api_client
-from aaiclick.orchestration.process_version import current_code_version
+from aaiclick.orchestration.process_code_version import current_code_version
 from aaiclick.orchestration.worker.executor import Executor
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.failure_outcomes import Outcome
@@ -30,8 +29,9 @@ from aaiclick.orchestration.worker.log_shipping import SHIP_SECONDS
 from aaiclick.orchestration.worker.logs import captured_output
 from aaiclick.orchestration.worker.process_config import ProcessSetup
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
+from aaiclick.server_addresses import ServerEndpoint
 from aaiclick.settings import get_settings
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 from aaiclick.tempdirs import temporary_directory
 

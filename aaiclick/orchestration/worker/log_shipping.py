@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.gateway import GatewayConnection
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 
 SHIP_SECONDS = 1.0

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from aaiclick.orchestration.json_logging import make_json_handler
-from aaiclick.orchestration.redaction import Redactor
+from aaiclick.orchestration.secret_redaction import Redactor
 from aaiclick.settings import get_settings
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from typing import Any, NoReturn
 
 import uvloop
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import EntrypointError, SettingsError, UserCodeError
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.process_version import set_code_version
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.process_code_version import set_code_version
 from aaiclick.orchestration.runtimes.sqs_queue import SqsTaskQueue
 from aaiclick.orchestration.worker.executor_factory import make_executor
 from aaiclick.orchestration.worker.fork_server import ForkServer
@@ -39,6 +38,7 @@ from aaiclick.orchestration.worker.process_config import (
 )
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
 from aaiclick.orchestration.worker.worker_process import WorkerProcess
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import get_settings
 
 ORDER_BYTES = 16_000_000

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 
 from aaiclick.orchestration.gateway import GatewayConnection
 from aaiclick.orchestration.worker.failure_outcomes import Outcome
-from aaiclick.store.engine.leases import MAX_REPORTED_QUEUES, Claim, Lease, OrgQueue, OutcomeCounts, Success
+from aaiclick.store.engine.leases_and_outcomes import (
+    MAX_REPORTED_QUEUES,
+    Claim,
+    Lease,
+    OrgQueue,
+    OutcomeCounts,
+    Success,
+)
 
 
 class OutcomeCounter:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint, ServerEndpoint, WorkEndpoint
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint, ServerEndpoint, WorkEndpoint
 
 EXIT_FINISHED = 79
 """Exit code of a process that has finished. Not 0, with which a task could end its process."""

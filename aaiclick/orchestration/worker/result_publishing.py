@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from aaiclick.data import Object, View, create_object_from_value
 from aaiclick.data.create import create_object_from_rows
 from aaiclick.data.errors import ConversionError, DataError
-from aaiclick.data.io.literal_codec import convert_value, encode_converted, encode_rows, encode_simple
+from aaiclick.data.io.literal_result_codec import convert_value, encode_converted, encode_rows, encode_simple
 from aaiclick.data.io.to_arrow import ArrowRows
 from aaiclick.data.io.typed_values import (
     contains_typed_value,
@@ -22,7 +22,7 @@ from aaiclick.data.io.typed_values import (
     to_plain,
 )
 from aaiclick.data.runtime.tables import new_table_name
-from aaiclick.orchestration.arguments import await_jobs, iter_instances, serialise_value
+from aaiclick.orchestration.argument_serialisation import await_jobs, iter_instances, serialise_value
 from aaiclick.orchestration.context import get_current_context
 from aaiclick.orchestration.decorator_checks import describe_function
 from aaiclick.orchestration.failure_paths import Branch
@@ -34,7 +34,7 @@ from aaiclick.orchestration.worker.argument_binding import map_leaves
 from aaiclick.orchestration.worker.outages import find_outage, publish_pauses
 from aaiclick.orchestration.worker.running_task import RunningTask
 from aaiclick.orchestration.worker.task_data import TaskData
-from aaiclick.store.engine.leases import Wait
+from aaiclick.store.engine.leases_and_outcomes import Wait
 from aaiclick.tracebacks import is_user_error
 
 MAX_INLINE_ITEMS = 10_000

@@ -15,7 +15,7 @@ from typing import Any
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.worker.log_shipping import spool_path
 from aaiclick.orchestration.worker.logs import TaskLog
-from aaiclick.store.engine.leases import Claim
+from aaiclick.store.engine.leases_and_outcomes import Claim
 
 
 class StopReason(Enum):

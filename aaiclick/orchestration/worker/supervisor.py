@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 
 from aaiclick._version import __version__
 from aaiclick.code_version import CodeVersion, read_code_version
-from aaiclick.endpoints import PostgresEndpoint, RuntimeEndpoint
 from aaiclick.errors import EntrypointError, UnreachableError
 from aaiclick.orchestration.background_coroutines import run_forever, wait_for_any
 from aaiclick.orchestration.gateway import GatewayConnection, make_gateway
@@ -50,10 +49,11 @@ from aaiclick.orchestration.worker.process_config import (
 )
 from aaiclick.orchestration.worker.process_starter import ProcessStarter
 from aaiclick.orchestration.worker.retrying_connection import RETRY_SECONDS, OutageTracker, RetryingConnection
+from aaiclick.server_addresses import PostgresEndpoint, RuntimeEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import worker_leases
-from aaiclick.store.engine.deliveries import has_undelivered
+from aaiclick.store.engine.notification_deliveries import has_undelivered
 
 if TYPE_CHECKING:
     from aaiclick.orchestration.loops.notification_sender import NotificationSender

@@ -10,11 +10,11 @@ from uuid import UUID
 from aaiclick.data import DataContext
 from aaiclick.data.context import provide_context, set_unavailable
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import AaiclickError, UnauthorisedError, UnreachableError
 from aaiclick.orchestration.gateway import WorkerGateway
-from aaiclick.orchestration.lifecycle import AttemptTables
-from aaiclick.store.engine.leases import Claim
+from aaiclick.orchestration.pg_lifecycle import AttemptTables
+from aaiclick.server_addresses import ClickHouseEndpoint
+from aaiclick.store.engine.leases_and_outcomes import Claim
 
 SOON_SECONDS = 1.0
 OPEN_SECONDS = 30.0

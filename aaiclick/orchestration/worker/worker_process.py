@@ -36,7 +36,7 @@ from aaiclick.orchestration.worker.outcome_counter import OutcomeCounter
 from aaiclick.orchestration.worker.process_config import WorkerConfig
 from aaiclick.orchestration.worker.running_task import RunningTask, StopReason, make_running_task
 from aaiclick.orchestration.worker.sqs_wakeup import SqsWakeup
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success
 from aaiclick.store.engine.worker_leases import HeldLease
 from aaiclick.store.postgres_connections import CONNECTION_ERRORS
 

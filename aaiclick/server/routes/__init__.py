@@ -68,7 +68,7 @@ from aaiclick.server.routes import (
     workers,
     workflow_events,
 )
-from aaiclick.server.routes.worker_api import aliases, definitions, leases
+from aaiclick.server.routes.worker_api import aliases, dag_tasks, registration_and_leases
 from aaiclick.server.routes.worker_api import tasks as worker_tasks
 
 ALL = (
@@ -102,7 +102,7 @@ ALL = (
     metrics.routes,
     mcp.routes,
     worker_tasks.routes,
-    definitions.routes,
-    leases.routes,
+    dag_tasks.routes,
+    registration_and_leases.routes,
     aliases.routes,
 )

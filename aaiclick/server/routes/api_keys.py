@@ -8,11 +8,11 @@ from typing import Annotated
 from fastapi import Path, Request
 
 from aaiclick.api.field_types import Name, Page
-from aaiclick.api.orgs import ApiKey, CreatedKeyResponse, CreateKeyRequest
+from aaiclick.api.tenancy import ApiKey, CreatedKeyResponse, CreateKeyRequest
 from aaiclick.operations import api_keys as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.server.pagination import Cursor, Limit
-from aaiclick.server.problems import MalformedError
+from aaiclick.server.problem_responses import MalformedError
 from aaiclick.server.routes.orgs import OrgName
 from aaiclick.server.routing import Context, Routes
 

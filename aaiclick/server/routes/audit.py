@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import AuditEntry
+from aaiclick.api.tenancy import AuditEntry
 from aaiclick.operations import audit as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.server.pagination import Cursor, Limit

@@ -15,7 +15,7 @@ from aaiclick.api.health import CheckResult, HealthResponse, LivenessResponse
 from aaiclick.operations.actor import Permission
 from aaiclick.orchestration.health import ANSWER_SECONDS, check_clickhouse, run_with_timeout
 from aaiclick.server.app_state import AppState
-from aaiclick.server.problems import translate_error
+from aaiclick.server.problem_responses import translate_error
 from aaiclick.server.routing import Context, Routes
 from aaiclick.store.engine.health import HealthCheck, check_health
 from aaiclick.store.enums import DEFAULT_ORG_ID

@@ -32,11 +32,11 @@ from aaiclick.operations.enqueue import argument_tables
 from aaiclick.operations.operation import write_audit
 from aaiclick.orchestration.function_registry import check_registered_arguments
 from aaiclick.orchestration.job_labels import check_labels, dump_labels, make_trigger, parse_tags, registered_labels
-from aaiclick.orchestration.named_jobs import add_function_handlers
+from aaiclick.orchestration.jobs_by_function_name import add_function_handlers
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.orchestration.tracing import get_tracing
 from aaiclick.server.idempotency import IdempotencyKey, run_idempotent
-from aaiclick.server.job_graph import build_nodes
+from aaiclick.server.job_graph_builder import build_nodes
 from aaiclick.server.pagination import Cursor, Limit
 from aaiclick.server.routes.common import respond_if_changed
 from aaiclick.server.routing import Context, PathId, Routes

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path
 
 from aaiclick.api.field_types import Name, Page
-from aaiclick.api.orgs import CreateOrgRequest, Org, UpdateOrgRequest, WhoamiResponse
+from aaiclick.api.tenancy import CreateOrgRequest, Org, UpdateOrgRequest, WhoamiResponse
 from aaiclick.operations import orgs as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.server.pagination import Cursor, Limit

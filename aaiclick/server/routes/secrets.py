@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Path
 
 from aaiclick.api.field_types import Page
-from aaiclick.api.orgs import SecretSummary, SetSecretRequest
+from aaiclick.api.tenancy import SecretSummary, SetSecretRequest
 from aaiclick.operations import secrets as operations
 from aaiclick.operations.actor import Permission
 from aaiclick.server.pagination import Cursor, Limit

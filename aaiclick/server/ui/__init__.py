@@ -11,7 +11,7 @@
 - `read_transaction`: read-only transaction for pages that list rows of large tables
 - `metrics_sampler`: in-memory metrics of the last hour and day, for charts
 - `svg`: geometry of charts and graphs
-- `filters`: template filters: numbers, durations, times and states
+- `template_filters`: template filters: numbers, durations, times and states
 - `templating`: Jinja environment
 - `parameter_form`: forms of the parameters of a job
 - `flash`: flash messages in a short-lived cookie

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from aaiclick.errors import AaiclickError
-from aaiclick.server.problems import CredentialError, problem_type_of, translate_error
+from aaiclick.server.problem_responses import CredentialError, problem_type_of, translate_error
 from aaiclick.server.ui import static_files
 from aaiclick.server.ui.dispatch import path_prefix
 from aaiclick.server.ui.pages import ALL_PAGES

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from aaiclick.server.app_state import AppState
-from aaiclick.server.problems import translate_error
+from aaiclick.server.problem_responses import translate_error
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.ui import job_queries
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from aaiclick.orchestration.parameter_schema import describe_type
+from aaiclick.orchestration.parameter_schema_text import describe_type
 
 FIELD_PREFIX = "arg."
 """Prefix of the names of parameters in a form, which has other fields too."""

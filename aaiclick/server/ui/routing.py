@@ -13,12 +13,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from aaiclick.catalog.analysis import current_client
+from aaiclick.catalog.sql_yaml_analysis import current_client
 from aaiclick.errors import ForbiddenError, NotFoundError
 from aaiclick.operations.actor import Actor, Permission
 from aaiclick.server.app_state import AppState
 from aaiclick.server.cache import stale_seconds
-from aaiclick.server.problems import MalformedError
+from aaiclick.server.problem_responses import MalformedError
 from aaiclick.server.routing import RequestContext
 from aaiclick.server.ui import flash, sessions
 from aaiclick.server.ui.flash import FlashMessage

@@ -21,7 +21,7 @@ from aaiclick.operations.actor import Actor, Permission
 from aaiclick.server.app_state import NO_AUTH_PRINCIPAL, AppState
 from aaiclick.server.authentication import invalid_credential
 from aaiclick.server.csrf import has_foreign_host
-from aaiclick.server.problems import CredentialError
+from aaiclick.server.problem_responses import CredentialError
 from aaiclick.store.tenancy import browser_sessions
 from aaiclick.store.tenancy.api_keys import KEY_SCHEME, verify_key
 from aaiclick.store.tenancy.users import find_user

@@ -9,16 +9,32 @@ from typing import Any, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from aaiclick._version import __version__
-from aaiclick.server.ui import filters, static_files
+from aaiclick.server.ui import static_files, template_filters
 from aaiclick.store.engine import queries
 
 FILTERS = (
-    filters.format_number, filters.format_capped_count, filters.format_bytes, filters.format_duration,
-    filters.format_relative_time, filters.format_utc_time, filters.format_json, filters.format_pairs,
-    filters.error_headline, filters.state_name, filters.css_class, filters.job_state, filters.task_state,
-    filters.source_state, filters.schedule_state, filters.worker_state, filters.task_name, filters.count_progress,
-    filters.strip_ansi_codes, filters.split_at_task_ids, queries.last_run_started_at,
-)  # fmt: skip
+    template_filters.format_number,
+    template_filters.format_capped_count,
+    template_filters.format_bytes,
+    template_filters.format_duration,
+    template_filters.format_relative_time,
+    template_filters.format_utc_time,
+    template_filters.format_json,
+    template_filters.format_pairs,
+    template_filters.error_headline,
+    template_filters.state_name,
+    template_filters.css_class,
+    template_filters.job_state,
+    template_filters.task_state,
+    template_filters.source_state,
+    template_filters.schedule_state,
+    template_filters.worker_state,
+    template_filters.task_name,
+    template_filters.count_progress,
+    template_filters.strip_ansi_codes,
+    template_filters.split_at_task_ids,
+    queries.last_run_started_at,
+)
 
 FIRST_TEMPLATES = ("macros.html", "icons.html", "base.html", "sign_in.html", "overview.html", "chart.html")
 PAUSE_SECONDS = 0.05
@@ -30,7 +46,7 @@ def build_environment() -> Environment:
         loader=PackageLoader("aaiclick.server.ui", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=filters.escape_invisible,
+        finalize=template_filters.escape_invisible,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.errors import ConflictError
-from aaiclick.store.catalog import dag_versions, events
+from aaiclick.store.catalog import dag_versions, dataset_events
 from aaiclick.store.catalog.datasets import VersionRange, register_version
 from aaiclick.store.statements import statement
 
@@ -92,18 +92,18 @@ async def start_backfill(
                 await register_version(connection, row["dataset_version"], bounds)
         limited = {**definition, "max_concurrency": limit}
         if definition["activation"] == "source":
-            fired = [await events.start_source_job(connection, limited, run.event, idempotency_key=run.key)
+            fired = [await dataset_events.start_source_job(connection, limited, run.event, idempotency_key=run.key)
                      for run in runs]  # fmt: skip
             return [job_id for job_id, is_new in fired if is_new]
         existing = await find_tasks_by_dedupe_key(connection, definition, [run.key for run in runs])
         new_runs = [(run.key, run.event, run.partition) for run in runs if run.key not in existing]
         if not new_runs:
             return []
-        job_id = await events.open_job(
+        job_id = await dataset_events.open_job(
             connection, definition["org_id"], f"{definition['type']} (backfill)", definition["dag_version_id"],
             {"kind": "backfill", "job": definition["name"]},
         )  # fmt: skip
-        await events.add_tasks(connection, job_id, limited, new_runs)
+        await dataset_events.add_tasks(connection, job_id, limited, new_runs)
         return [job_id]
 
 

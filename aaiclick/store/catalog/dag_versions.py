@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from aaiclick.store.catalog import events as catalog_events
+from aaiclick.store.catalog import dataset_events as catalog_events
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from aaiclick import failpoints
 from aaiclick.errors import ConflictError, NotFoundError
-from aaiclick.store.catalog import events
+from aaiclick.store.catalog import dataset_events
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:
@@ -238,11 +238,11 @@ async def rematerialize(connection: Connection, org_id: UUID, dataset_id: UUID, 
             raise unknown_dataset(name)
         trigger = {"kind": "rematerialize", "dataset": name}
         if producer["activation"] == "source":
-            job_id, _ = await events.start_source_job(connection, producer, trigger)
+            job_id, _ = await dataset_events.start_source_job(connection, producer, trigger)
             return job_id
         await connection.execute(statement("clear_inputs_hash"), producer["dataset_version"])
         job_name = f"{producer['dag_name']} (rematerialize)"
-        job_id = await events.open_job(connection, org_id, job_name, producer["dag_version_id"], trigger)
-        event = events.Event(org_id, job_id, producer["dataset"], producer["generation"], only=producer["id"])
-        await events.count_events(connection, await events.emit_events(connection, [event]))
+        job_id = await dataset_events.open_job(connection, org_id, job_name, producer["dag_version_id"], trigger)
+        event = dataset_events.Event(org_id, job_id, producer["dataset"], producer["generation"], only=producer["id"])
+        await dataset_events.count_events(connection, await dataset_events.emit_events(connection, [event]))
         return job_id

@@ -20,8 +20,8 @@ from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.errors import LeaseLost
-from aaiclick.store.catalog.data_tests import write_test_results
-from aaiclick.store.catalog.events import Event, count_events, emit_events
+from aaiclick.store.catalog.data_test_results import write_test_results
+from aaiclick.store.catalog.dataset_events import Event, count_events, emit_events
 from aaiclick.store.catalog.freshness import record_updates
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.incidents import (
@@ -31,7 +31,7 @@ from aaiclick.store.engine.incidents import (
     make_fingerprint,
     record_incidents,
 )
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.enums import Severity
 from aaiclick.store.json_types import BigInt, JsonText
 from aaiclick.store.statements import statement
@@ -152,7 +152,7 @@ class Effects:
     definition: str = ""
     build: str | None = None
     tests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Results of data tests (`aaiclick.data.compile.data_tests.DataTestResult`)."""
+    """Results of data tests (`aaiclick.data.compile.data_test_queries.DataTestResult`)."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), allow_nan=False)

@@ -26,7 +26,7 @@ import asyncpg
 
 from aaiclick import failpoints
 from aaiclick.errors import AaiclickError
-from aaiclick.store.catalog.events import TaskBatch, insert_tasks
+from aaiclick.store.catalog.dataset_events import TaskBatch, insert_tasks
 from aaiclick.store.engine.incidents import record_unroutable_event
 from aaiclick.store.statements import statement
 

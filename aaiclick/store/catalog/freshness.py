@@ -10,8 +10,8 @@ from uuid import UUID
 
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.catalog.freshness_policy import FreshnessPolicy
-from aaiclick.store.rows import fetch_rows
 from aaiclick.store.statements import statement
+from aaiclick.store.typed_rows import fetch_rows
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:

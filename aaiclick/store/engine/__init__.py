@@ -13,13 +13,13 @@ Submit:
 - `result_placeholders`: placeholders of task results in JSON arguments
 - `schedules`: schedules of jobs and queue items
 - `task_types`: retry policies per task type
-- `concurrency`: makes held tasks ready while slots of their concurrency key are free
+- `concurrency_keys`: makes held tasks ready while slots of their concurrency key are free
 
 Claim and execute:
 
 - `queue`: exports the functions that workers and loops call
 - `workers`: registration of workers, leader election, detection of dead workers
-- `leases`: leases, claims and outcomes of attempts, as values
+- `leases_and_outcomes`: leases, claims and outcomes of attempts, as values
 - `claims`: claims tasks, renews their leases, promotes due tasks
 - `runtime_dispatches`: dispatches of ready tasks to external runtimes
 - `worker_leases`: leases that a supervisor manages for its processes
@@ -34,19 +34,19 @@ Complete:
 - `skipped_tasks`: skips tasks that a branch left out, and starts handlers
 - `incidents`: opens incidents in the transactions that cause them, counts and closes them
 - `notification_rules`: channels of notifications, and the rules that choose them
-- `deliveries`: plans messages about incidents, and enqueues their deliveries
+- `notification_deliveries`: plans messages about incidents, and enqueues their deliveries
 - `maintenance`: passes of the loops: lease reaper, job timeouts, retention
 
 Requests of users:
 
-- `control`: exports the functions that change tasks, queues and types
+- `user_actions`: exports the functions that change tasks, queues and types
 - `cancel`: cancels jobs and tasks
 - `pause`: pauses and resumes orgs, queues, types and jobs
 - `retry_and_redrive`: retries failed tasks, redrives dead letters, clears tasks
 - `task_input_check`: checks before a clear that the inputs of tasks still exist
 - `rerun`: submits the nodes of a job as a new job
 - `queries`: queries for jobs, tasks, dead letters and workers
-- `explain`: explains why a task has not ended
+- `explain_task`: explains why a task has not ended
 - `health`: health checks that PostgreSQL answers
 - `invariants`: checks of the engine's invariants on a live database
 

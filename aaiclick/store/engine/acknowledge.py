@@ -14,12 +14,12 @@ from uuid import UUID
 
 from aaiclick import failpoints
 from aaiclick.store.catalog import definition_runs
-from aaiclick.store.catalog.data_tests import write_test_results
+from aaiclick.store.catalog.data_test_results import write_test_results
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import claim, lease_columns
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, await_returned_tasks, discard_additions
 from aaiclick.store.engine.incidents import record_failed_tasks
-from aaiclick.store.engine.leases import (
+from aaiclick.store.engine.leases_and_outcomes import (
     MAX_RELEASE_DELAY_SECONDS,
     MAX_RELEASES,
     MAX_RELEASES_SECONDS,

@@ -19,10 +19,10 @@ from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.leases import ApprovalRequest, Lease
-from aaiclick.store.rows import fetch_row, fetch_rows
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
+from aaiclick.store.engine.leases_and_outcomes import ApprovalRequest, Lease
 from aaiclick.store.statements import statement
+from aaiclick.store.typed_rows import fetch_row, fetch_rows
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

@@ -15,7 +15,7 @@ from aaiclick import failpoints
 from aaiclick.errors import NotFoundError
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.engine.incidents import record_job_timeout
 from aaiclick.store.engine.propagate import Progress, propagate, propagate_to_handlers, update_jobs
 from aaiclick.store.enums import Cancellation

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from aaiclick import failpoints
-from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.leases import Claim, HeartbeatAnswer, Lease
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
+from aaiclick.store.engine.leases_and_outcomes import Claim, HeartbeatAnswer, Lease
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:

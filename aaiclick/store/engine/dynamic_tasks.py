@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aaiclick.store.engine.leases import Failure, Success, seconds_since, to_cancelled_failure
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success, seconds_since, to_cancelled_failure
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders, temporary_tables_in
 from aaiclick.store.statements import statement
 from aaiclick.store.tables.table_references import hold_results

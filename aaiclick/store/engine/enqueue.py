@@ -11,7 +11,7 @@ from uuid import UUID
 from aaiclick import failpoints
 from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.engine.submission_plan import Counters, NewTask
 from aaiclick.store.engine.submit import make_records
 from aaiclick.store.enums import DEFAULT_ORG_ID

@@ -13,7 +13,7 @@ import asyncpg
 from aaiclick import failpoints
 from aaiclick.store.engine.acknowledge import acknowledge
 from aaiclick.store.engine.cancel import cancel_job
-from aaiclick.store.engine.leases import Failure, Lease
+from aaiclick.store.engine.leases_and_outcomes import Failure, Lease
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.errors import LeaseLost, LimitError
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy
 from aaiclick.store.statements import statement

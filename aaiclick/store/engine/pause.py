@@ -12,7 +12,7 @@ from uuid import UUID
 from aaiclick import failpoints
 from aaiclick.errors import NotFoundError
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 from aaiclick.store.tenancy.orgs import ClaimLimits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta, resolve_returned_results
 from aaiclick.store.engine.skipped_tasks import advance_handlers, skip_nodes
 from aaiclick.store.statements import statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aaiclick.store.engine.acknowledge import acknowledge, acknowledge_and_claim
 from aaiclick.store.engine.claims import claim, heartbeat, promote_due_tasks, seconds_to_next_due, start
-from aaiclick.store.engine.leases import Claim, Failure, HeartbeatAnswer, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, HeartbeatAnswer, Lease, Success
 from aaiclick.store.engine.workers import (
     count_outcomes,
     deregister_worker,

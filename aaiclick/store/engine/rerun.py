@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
 from aaiclick.store.engine.job_concurrency import is_turn
-from aaiclick.store.engine.leases import WAIT_ARGUMENT
+from aaiclick.store.engine.leases_and_outcomes import WAIT_ARGUMENT
 from aaiclick.store.engine.result_placeholders import TASK_RESULT, resolve_placeholders, temporary_tables_in
 from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NODES = 10_000
 
-HANDLERS_ENTRYPOINT = "aaiclick.orchestration.named_jobs.run_job_handlers"
+HANDLERS_ENTRYPOINT = "aaiclick.orchestration.jobs_by_function_name.run_job_handlers"
 """Entrypoint of the task that adds the handlers of a function if its call has failed."""
 
 

@@ -19,7 +19,7 @@ from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.store.clock import read_clock
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta
 from aaiclick.store.engine.job_concurrency import await_turn_of_restart, lock_limited_job
 from aaiclick.store.engine.skipped_tasks import skip_nodes, skip_unreachable, start_handlers

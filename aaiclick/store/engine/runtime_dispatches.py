@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick import failpoints
-from aaiclick.store.engine.leases import Claim
+from aaiclick.store.engine.leases_and_outcomes import Claim
 from aaiclick.store.enums import DEFAULT_QUEUE, RUNTIME_QUEUE
 from aaiclick.store.statements import statement
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aaiclick.store.engine.dynamic_tasks import PropagationDelta
-from aaiclick.store.engine.leases import Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success
 from aaiclick.store.statements import statement
 
 if TYPE_CHECKING:

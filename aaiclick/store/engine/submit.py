@@ -15,9 +15,9 @@ from aaiclick.errors import LeaseLost, LimitError, NotFoundError, SubmitError
 from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.engine.job_concurrency import add_turn, admit_job
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.engine.new_jobs import NewJob, insert_job
 from aaiclick.store.engine.propagate import update_jobs
 from aaiclick.store.engine.submission_plan import (

@@ -18,8 +18,8 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.approvals import insert_approval
 from aaiclick.store.engine.claims import notify_ready
-from aaiclick.store.engine.concurrency import admit_held_tasks
-from aaiclick.store.engine.leases import Lease, Wait
+from aaiclick.store.engine.concurrency_keys import admit_held_tasks
+from aaiclick.store.engine.leases_and_outcomes import Lease, Wait
 from aaiclick.store.statements import statement
 from aaiclick.store.stored_text import check_key
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, with_config
 
 from aaiclick import failpoints
 from aaiclick.store.engine.acknowledge import acknowledge
-from aaiclick.store.engine.leases import CRASH_FINGERPRINT, Failure, Lease
+from aaiclick.store.engine.leases_and_outcomes import CRASH_FINGERPRINT, Failure, Lease
 from aaiclick.store.engine.workers import deregister_worker
 from aaiclick.store.json_types import JsonText, SnowflakeId
 from aaiclick.store.statements import statement

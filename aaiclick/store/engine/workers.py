@@ -23,7 +23,7 @@ from aaiclick import failpoints
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine.acknowledge import acknowledge
-from aaiclick.store.engine.leases import Lease, OrgQueue, OutcomeCounts
+from aaiclick.store.engine.leases_and_outcomes import Lease, OrgQueue, OutcomeCounts
 from aaiclick.store.enums import WorkerStatus
 from aaiclick.store.select_metaclass import Selectable
 from aaiclick.store.statements import statement

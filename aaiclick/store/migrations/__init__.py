@@ -10,8 +10,8 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
+from aaiclick.server_addresses import PostgresEndpoint
 
 HEAD = "0001"
 """The newest revision in `versions/`; a test compares it with what Alembic finds."""

@@ -284,7 +284,7 @@ LIMIT 100
 
 -- name: check_i12_attempts
 -- I12: charged failures never exceed the limit, poison tasks become dead letters, and uncharged ends are delayed and
--- limited: see MAX_RELEASES in `leases`: its values are repeated here.
+-- limited: see MAX_RELEASES in `leases_and_outcomes`: its values are repeated here.
 SELECT kind, id, finding, count(*) OVER () AS total FROM (
     SELECT 'task' AS kind, t.id, t.failures || ' of ' || t.max_attempts || ' attempts failed, and it is to be tried again'
         AS finding

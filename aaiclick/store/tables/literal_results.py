@@ -18,8 +18,8 @@ from uuid import UUID
 from aaiclick import failpoints
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.enums import DEFAULT_ORG_ID
-from aaiclick.store.rows import fetch_row, fetch_rows
 from aaiclick.store.statements import statement
+from aaiclick.store.typed_rows import fetch_row, fetch_rows
 
 if TYPE_CHECKING:
     from aaiclick.store.postgres_connections import Connection

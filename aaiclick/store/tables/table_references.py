@@ -16,7 +16,7 @@ from aaiclick import failpoints
 from aaiclick.errors import NotFoundError, UnknownTableError
 from aaiclick.store.deadlock_retry import retry_on_deadlock
 from aaiclick.store.engine.claims import lease_columns
-from aaiclick.store.engine.leases import Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Lease, Success
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
 

@@ -4,10 +4,10 @@
 - `browser_sessions`: browser sessions: hash of a token, and its API key or user
 - `users`: users of an org, its roles and their members
 - `orgs`: organisations and their limits
-- `api_role`: PostgreSQL role of the API's sessions, and the tenant of a session
+- `postgres_api_role`: PostgreSQL role of the API's sessions, and the tenant of a session
 - `idempotency`: stored responses by Idempotency-Key
 - `secrets`: secrets of organisations
 - `secret_encryption`: encryption of secrets
-- `secret_map`: secrets from environment variables or files of this machine
+- `environment_secrets`: secrets from environment variables or files of this machine
 - `audit`: the audit log of an org
 """

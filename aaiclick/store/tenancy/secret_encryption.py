@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aaiclick.endpoints import SECRET_KEY_BYTES, parse_secret_keys
 from aaiclick.errors import SecretError
 from aaiclick.local.home import write_private
+from aaiclick.server_addresses import SECRET_KEY_BYTES, parse_secret_keys
 from aaiclick.settings import Settings, get_settings
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
-from aaiclick.endpoints import is_secret_name, origin_of, parse_secret_host, parse_secret_keys
 from aaiclick.errors import ConflictError, LeaseLost, NotFoundError, RequestError, SecretError
+from aaiclick.server_addresses import is_secret_name, origin_of, parse_secret_host, parse_secret_keys
 from aaiclick.settings import Settings
 from aaiclick.store.statements import statement
+from aaiclick.store.tenancy.environment_secrets import MAX_BYTES, load_mapped_secrets, read_mapped_secret
 from aaiclick.store.tenancy.orgs import OrgRow
 from aaiclick.store.tenancy.secret_encryption import (
     KeyRing,
@@ -26,12 +27,11 @@ from aaiclick.store.tenancy.secret_encryption import (
     new_key,
     write_key_file,
 )
-from aaiclick.store.tenancy.secret_map import MAX_BYTES, load_mapped_secrets, read_mapped_secret
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from aaiclick.store.engine.leases import Lease
+    from aaiclick.store.engine.leases_and_outcomes import Lease
     from aaiclick.store.postgres_connections import Connection
 
 MIN_CHARACTERS = 4

@@ -21,7 +21,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from aaiclick.catalog.deploy import deploy
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tenancy import orgs, users
 from tests.e2e.ui.identity_provider import Provider

@@ -12,7 +12,7 @@ from aaiclick.catalog.execution.dataset_tables import DatasetLayout
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
-from aaiclick.store.catalog import dag_versions, events, sources
+from aaiclick.store.catalog import dag_sources, dag_versions, dataset_events
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
@@ -65,7 +65,7 @@ class Shop:
 
     async def fire(self, payload=None, job=None, dag="shop"):
         trigger = {"kind": "manual"} if payload is None else {"kind": "manual", "payload": payload}
-        job_id, _ = await sources.start_source(self.db, DEFAULT_ORG_ID, dag, job, trigger)
+        job_id, _ = await dag_sources.start_source(self.db, DEFAULT_ORG_ID, dag, job, trigger)
         return job_id
 
     async def finish(self, job_id):
@@ -110,10 +110,10 @@ class Shop:
             "JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = $1",
             name,
         )
-        job_id = await events.open_job(self.db, DEFAULT_ORG_ID, "many", dataset["dag_version_id"], {})
-        event = events.Event(DEFAULT_ORG_ID, job_id, dataset["dataset_uuid"], dataset["dataset_version"])
+        job_id = await dataset_events.open_job(self.db, DEFAULT_ORG_ID, "many", dataset["dag_version_id"], {})
+        event = dataset_events.Event(DEFAULT_ORG_ID, job_id, dataset["dataset_uuid"], dataset["dataset_version"])
         async with self.db.transaction():
-            await events.count_events(self.db, await events.emit_events(self.db, [event] * count))
+            await dataset_events.count_events(self.db, await dataset_events.emit_events(self.db, [event] * count))
         return job_id
 
     async def until(self, question, *values, seconds=60):

@@ -14,7 +14,7 @@ from aaiclick.catalog import backfill
 from aaiclick.cli.dag import dag as command
 from aaiclick.errors import ConflictError, NotFoundError, RequestError
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store.catalog import sources
+from aaiclick.store.catalog import dag_sources
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
 from tests.integration.catalog.conftest import SHOP, order
@@ -136,10 +136,10 @@ async def test_invalid_backfill_is_refused_with_reason(shop):
     with pytest.raises(ConflictError, match=r"No input of shop\.sums has partitions yet"):
         await plan(shop, "sums", "2026-01-01", "2026-01-02")
     planned = await plan(shop, "fetch", "2026-03-01", "2026-03-02")
-    await sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
     with pytest.raises(ConflictError, match="'shop' is paused"):
         await backfill.start_backfill(shop.db, planned)
-    await sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     await shop.deploy(SHOP.replace("max_attempts: 5", "max_attempts: 4"))
     with pytest.raises(ConflictError, match="Another version of 'shop' is serving now"):
         await backfill.start_backfill(shop.db, planned)

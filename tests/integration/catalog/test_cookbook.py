@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from aaiclick.api.orgs import SetSecretRequest
-from aaiclick.cli.operations import open_operations
+from aaiclick.api.tenancy import SetSecretRequest
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.orchestration import Decision, OrchContext, run_job_test
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings

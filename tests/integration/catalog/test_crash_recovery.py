@@ -13,7 +13,7 @@ import pytest
 from aaiclick import failpoints
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store.catalog import event_routing, sources
+from aaiclick.store.catalog import dag_sources, event_routing
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.maintenance import reap_expired_leases
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -237,9 +237,9 @@ async def test_always_on_source_status(shop):
     await queue.promote_due_tasks(shop.db, now=datetime.now(UTC) + timedelta(seconds=120))
     await claim()
     assert await stands() == ("Running", 0)
-    await sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await stands() == ("Draining", 0)
-    await sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await stands() == ("Running", 0)
     second = await shop.deploy(always.replace("max_attempts: 5", "max_attempts: 6"))
     assert await stands() == ("Draining", 0)

@@ -17,7 +17,7 @@ from aaiclick.cli.tasks import tasks
 from aaiclick.data.errors import QueryError
 from aaiclick.errors import LeaseLost
 from aaiclick.orchestration import RetryPolicy, set_retry_policy
-from aaiclick.store.catalog import definition_runs, event_routing, events, sources
+from aaiclick.store.catalog import dag_sources, dataset_events, definition_runs, event_routing
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -310,12 +310,12 @@ async def test_rollback_cancels_tasks_of_newer_version_only(shop):
     await deploy(shop.db, CHANGED, resume=True)
     job_id = await shop.fire({"rows": [order(3, 1, 1)]})
     await shop.db.execute("UPDATE tasks SET readiness = 'HELD' WHERE job_id = $1", job_id)
-    stale = await sources.list_sources(shop.db, DEFAULT_ORG_ID, "shop")
+    stale = await dag_sources.list_sources(shop.db, DEFAULT_ORG_ID, "shop")
     tidy = await shop.db.fetchrow(
         "SELECT *, NULL::int AS max_concurrency FROM job_definitions WHERE dag_version_id = $1 AND name = 'tidy'",
         begun.version_id,
     )
-    waiting, _ = await events.start_source_job(shop.db, tidy, {"kind": "manual"})
+    waiting, _ = await dataset_events.start_source_job(shop.db, tidy, {"kind": "manual"})
     back = await roll_back(shop.db, "shop")
     assert (len(stale), back.cancelled) == (1, 1)
     assert await shop.db.fetchval("SELECT status::text FROM jobs WHERE id = $1", waiting) == "CANCELLED"
@@ -359,12 +359,12 @@ async def test_concurrent_routers_route_each_event_once_in_order(shop, aaiclick_
 async def test_paused_dag_starts_nothing_and_resumes(shop):
     await shop.deploy()
     job_id = await shop.fire({"rows": [order(1, 1, 1)]})
-    await sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
     with pytest.raises(Exception, match="is paused"):
         await shop.fire()
     claimed = await shop.db.fetchval("SELECT count(*) FROM task_types WHERE paused_at IS NOT NULL")
     assert claimed == 4
-    await sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await shop.finish(job_id) == "COMPLETED"
 
 

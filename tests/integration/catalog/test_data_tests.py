@@ -10,7 +10,7 @@ from aaiclick.catalog.execution import data_test_gate
 from aaiclick.errors import headline
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import definition_runs
-from aaiclick.store.catalog.data_tests import write_test_results
+from aaiclick.store.catalog.data_test_results import write_test_results
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.catalog.definition_runs import PublishOutcome
 from aaiclick.store.engine import queue

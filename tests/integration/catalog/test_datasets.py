@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.catalog import dataset_queries
+from aaiclick.catalog.dataset_visibility import REDACTED_ERROR, hidden_dead_letters, redact_jobs, redact_tasks
 from aaiclick.catalog.deploy import deploy, roll_back
 from aaiclick.catalog.errors import DatasetError, QueryRefusedError
 from aaiclick.catalog.queries.table_rewrite import QueryLimits
 from aaiclick.catalog.task_output_summary import summarize_outputs
-from aaiclick.catalog.visibility import REDACTED_ERROR, hidden_dead_letters, redact_jobs, redact_tasks
 from aaiclick.cli.datasets import datasets as command
 from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.data.errors import QueryError

@@ -10,7 +10,7 @@ import httpx
 from click.testing import CliRunner
 
 from aaiclick.cli.dag import dag as dag_command
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tenancy.api_keys import create_key
 from tests.integration.catalog.conftest import SHOP, order

@@ -15,8 +15,8 @@ from aaiclick.catalog.errors import DagError, DeployError
 from aaiclick.cli.dag import dag as dag_command
 from aaiclick.errors import NotFoundError
 from aaiclick.settings import get_settings
-from aaiclick.store.catalog import dag_versions, events, sources
-from aaiclick.store.engine import control
+from aaiclick.store.catalog import dag_sources, dag_versions, dataset_events
+from aaiclick.store.engine import user_actions
 from aaiclick.store.engine.invariants import InvariantViolation, check_invariants
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
@@ -114,8 +114,8 @@ async def test_serving_since_is_kept_while_paused(db):
 
     await deploy(db, SHOP)
     began = await since()
-    await sources.pause_dag(db, DEFAULT_ORG_ID, "shop")
-    await sources.resume_dag(db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.pause_dag(db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.resume_dag(db, DEFAULT_ORG_ID, "shop")
     await deploy(db, SHOP)
     assert await since() == began
     await deploy(db, CHANGED)
@@ -264,7 +264,7 @@ async def test_two_concurrent_rollbacks_go_back_once(db, aaiclick_postgres):
 async def test_doctor_finds_tasks_without_definition(db):
     """No foreign key enforces it."""
     await deploy(db, SHOP)
-    await sources.start_source(db, DEFAULT_ORG_ID, "shop", None, {"kind": "manual"})
+    await dag_sources.start_source(db, DEFAULT_ORG_ID, "shop", None, {"kind": "manual"})
     assert await check_invariants(db) == []
     task_id, lost = await db.fetchrow("UPDATE tasks SET definition_id = gen_random_uuid() RETURNING id, definition_id")
     assert await check_invariants(db) == [
@@ -289,10 +289,10 @@ async def test_unfinished_tasks_are_found_by_index(db):
                               second.version_id)  # fmt: skip
     for text in HISTORY.strip().removesuffix(";").split(";"):
         await db.execute(text.replace("$1", f"'{clean}'").replace("$2", f"'{DEFAULT_ORG_ID}'"))
-    job_id = await events.open_job(db, DEFAULT_ORG_ID, "now", second.version_id, {})
+    job_id = await dataset_events.open_job(db, DEFAULT_ORG_ID, "now", second.version_id, {})
     definition = await db.fetchrow("SELECT *, 'shop.clean' AS type, NULL::int AS max_concurrency FROM job_definitions "
                                    "WHERE id = $1", clean)  # fmt: skip
-    await events.add_tasks(db, job_id, definition, [("now", {}, None)])
+    await dataset_events.add_tasks(db, job_id, definition, [("now", {}, None)])
     await db.execute("UPDATE job_definitions SET last_event_at = now() - interval '1 day' WHERE id = $1", clean)
     for name, arguments in (
         ("mark_idle_definitions", ()),
@@ -303,7 +303,7 @@ async def test_unfinished_tasks_are_found_by_index(db):
     assert len(await dag_versions.find_obsolete_tasks(db, second.version_id, first.version_id)) == 1
     asks = "SELECT status::text FROM job_definitions WHERE id = $1"
     assert await db.fetchval(asks, clean) == "Running"
-    await control.cancel_job(db, job_id)
+    await user_actions.cancel_job(db, job_id)
     await db.execute("UPDATE tasks SET completed_at = now() - interval '1 day' WHERE job_id = $1", job_id)
     await db.execute(statement("mark_idle_definitions"))
     assert await db.fetchval(asks, clean) == "Idle"

@@ -13,7 +13,7 @@ from aaiclick.errors import LeaseLost, RequestError
 from aaiclick.orchestration import RetryPolicy, emit_event, set_retry_policy
 from aaiclick.store.catalog import definition_runs
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from tests.fork_server import FORK_SERVER
 from tests.integration.catalog.conftest import JOBS, SHOP, order
 from tests.integration.catalog.test_crash_recovery import ENDED

@@ -11,7 +11,7 @@ import pytest
 from aaiclick import failpoints
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.orchestration.loops import event_router
-from aaiclick.store.catalog import event_routing, events, outbox
+from aaiclick.store.catalog import dataset_events, event_routing, outbox
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP
 
@@ -28,7 +28,7 @@ async def dataset_of(shop, name="shop.raw"):
 
 async def emit_poison(shop, payload, org_id=DEFAULT_ORG_ID):
     """One event with this payload, in a job of its own."""
-    job_id = await events.open_job(shop.db, org_id, "poison", None, {})
+    job_id = await dataset_events.open_job(shop.db, org_id, "poison", None, {})
     event_id = await shop.db.fetchval(
         "INSERT INTO outbox (org_id, job_id, kind, payload) VALUES ($1, $2, 'route_event', $3) "
         "RETURNING id", org_id, job_id, json.dumps(payload),
@@ -231,10 +231,12 @@ async def test_many_poison_events_do_not_block_others(shop):
 
 async def emit_update(shop, cursor, partitions=("",), name="shop.raw"):
     dataset = await dataset_of(shop, name)
-    job_id = await events.open_job(shop.db, DEFAULT_ORG_ID, "again", dataset["dag_version_id"], {})
-    event = events.Event(DEFAULT_ORG_ID, job_id, dataset["dataset"], dataset["generation"], partitions, cursor=cursor)
+    job_id = await dataset_events.open_job(shop.db, DEFAULT_ORG_ID, "again", dataset["dag_version_id"], {})
+    event = dataset_events.Event(
+        DEFAULT_ORG_ID, job_id, dataset["dataset"], dataset["generation"], partitions, cursor=cursor
+    )
     async with shop.db.transaction():
-        await events.count_events(shop.db, await events.emit_events(shop.db, [event]))
+        await dataset_events.count_events(shop.db, await dataset_events.emit_events(shop.db, [event]))
     return job_id
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 from aaiclick.orchestration.loops import incidents as loop
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store.catalog import outbox, sources
+from aaiclick.store.catalog import dag_sources, outbox
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.incidents import Occurrence, record_incidents
-from aaiclick.store.engine.leases import Failure
+from aaiclick.store.engine.leases_and_outcomes import Failure
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.catalog.conftest import SHOP, order
 from tests.integration.catalog.test_data_tests import make_dag, row, update
@@ -65,11 +65,11 @@ async def test_dead_source_opens_incident_after_five_minutes(shop):
 
     await scheduler.run_once(shop.db)
     claimed = await claim()
-    await sources.update_source_status(shop.db, now=datetime.now(UTC) + timedelta(seconds=70))
+    await dag_sources.update_source_status(shop.db, now=datetime.now(UTC) + timedelta(seconds=70))
     assert await open_incidents(shop, seconds=200) == []
     assert await open_incidents(shop, seconds=400) == [("source_dead", "shop.fetch")]
     assert await open_incidents(shop, seconds=4000) == [("source_dead", "shop.fetch")]
-    await sources.update_source_status(shop.db)
+    await dag_sources.update_source_status(shop.db)
     assert await open_incidents(shop, seconds=4000) == []
     failure = Failure(claimed.lease, "it broke", "RuntimeError:1", True, 0)
     await queue.acknowledge(shop.db, worker_id=worker.id, failures=[failure])

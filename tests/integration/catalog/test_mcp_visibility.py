@@ -8,7 +8,7 @@ from functools import partial
 
 from mcp import Client
 
-from aaiclick.cli.operations import open_operations
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.mcp.read_tools import READ_TOOLS
 from aaiclick.mcp.server import OperationsThread, build_server
 from aaiclick.server.task_logs import log_path

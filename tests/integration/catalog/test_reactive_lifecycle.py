@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aaiclick.catalog.errors import DagError
-from aaiclick.store.catalog import event_routing, events, sources
+from aaiclick.store.catalog import dag_sources, dataset_events, event_routing
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.invariants import check_invariants
 from tests.integration.catalog.conftest import SHOP, order
@@ -28,7 +28,7 @@ async def wait(shop, seconds: float) -> str:
         "WHERE type = 'shop.tidy' AND completed_at IS NOT NULL"
     )
     await shop.db.execute(age, seconds)
-    await sources.mark_idle_definitions(shop.db)
+    await dag_sources.mark_idle_definitions(shop.db)
     return await shop.db.fetchval(STATUS)
 
 
@@ -64,7 +64,7 @@ async def test_idle_timeout_begins_with_the_end_of_the_last_task(shop):
     await shop.deploy(with_idle("5m"))
     await shop.run(order(1, 1, 10))
     await shop.db.execute("UPDATE job_definitions SET last_event_at = now() - interval '1 hour' WHERE name = 'tidy'")
-    await sources.mark_idle_definitions(shop.db)
+    await dag_sources.mark_idle_definitions(shop.db)
     assert await shop.db.fetchval(STATUS) == "Running"
     assert await wait(shop, 301) == "Idle"
 
@@ -79,10 +79,10 @@ async def test_max_concurrency_limits_running_tasks(shop):
     definition = await shop.db.fetchrow(
         "SELECT d.*, 'shop.sums' AS type, 2 AS max_concurrency FROM job_definitions d WHERE name = 'sums'"
     )
-    opened = await events.open_job(shop.db, definition["org_id"], "more", definition["dag_version_id"], {})
+    opened = await dataset_events.open_job(shop.db, definition["org_id"], "more", definition["dag_version_id"], {})
     keys = [f"2026-01-0{n}" for n in range(1, 6)]
     async with shop.db.transaction():
-        await events.add_tasks(shop.db, opened, definition, [(f"again:{key}", {}, key) for key in keys])
+        await dataset_events.add_tasks(shop.db, opened, definition, [(f"again:{key}", {}, key) for key in keys])
     waiting = "SELECT readiness::text, count(*) AS n FROM tasks WHERE job_id = $1 GROUP BY 1"
     assert {row["readiness"]: row["n"] for row in await shop.db.fetch(waiting, opened)} == {"READY": 2, "HELD": 3}
     assert await shop.finish(opened) == "COMPLETED"

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.store.catalog import sources
+from aaiclick.store.catalog import dag_sources
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.cancel import cancel_job
-from aaiclick.store.engine.leases import Failure
+from aaiclick.store.engine.leases_and_outcomes import Failure
 from aaiclick.store.engine.maintenance import reap_expired_leases
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
@@ -111,9 +111,9 @@ async def test_pause_resume_and_deploy_drain_in_their_own_transactions(shop):
     first = await shop.deploy()
     await shop.fire()
     lease = await claim(shop)
-    await sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.pause_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await state(shop, first) == "Draining"
-    await sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
+    await dag_sources.resume_dag(shop.db, DEFAULT_ORG_ID, "shop")
     assert await state(shop, first) == "Running"
     second = await shop.deploy(SHOP.replace("max_attempts: 5", "max_attempts: 6"))
     assert (await state(shop, first), await state(shop, second)) == ("Draining", "Pending")

@@ -12,7 +12,7 @@ from aaiclick.catalog.deploy import deploy
 from aaiclick.errors import NotFoundError, RequestError
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tenancy import secrets
-from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
+from aaiclick.store.tenancy.postgres_api_role import create_api_pool, ensure_api_role, set_tenant
 from tests.integration.catalog.conftest import JOBS
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "dags.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from typing import IO, cast
 
 import clickhouse_connect
 
-from aaiclick.endpoints import ClickHouseEndpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 CLUSTER = "pair"
 USER = "aaiclick"

@@ -19,8 +19,8 @@ from aaiclick.data.runtime.inspect import list_objects as list_stored_objects
 from aaiclick.errors import SettingsError, UnreachableError
 from aaiclick.operators import map  # noqa: A004
 from aaiclick.orchestration import JobStatus, create_job, get_task, run_job_test
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper
 from aaiclick.orchestration.table_audit import list_tables
 from aaiclick.orchestration.tenant_databases import TenantDatabases
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id

@@ -18,7 +18,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from aaiclick.data import Column, DataContext, col, create_object_from_value
-from aaiclick.data.expressions import namespaces
+from aaiclick.data.expressions import method_namespaces
 from aaiclick.data.expressions.aggregate_methods import AggregateMethods
 from aaiclick.data.expressions.operators import ExpressionMethods
 from aaiclick.data.expressions.window_methods import WindowMethods
@@ -77,12 +77,12 @@ SECTIONS = (
     ("Aggregates", "", AggregateMethods, AGGREGATES),
     ("Rows before and after", "", WindowMethods, WINDOWS),
     ("Columns", "", Column, COLUMNS),
-    ("Texts", ".str", namespaces.TextMethods, TEXTS),
-    ("Dates, datetimes and durations", ".dt", namespaces.DateMethods, DATES),
-    ("Lists", ".list", namespaces.ListMethods, LISTS),
-    ("Maps", ".map", namespaces.MapMethods, MAPS),
-    ("Structs", ".struct", namespaces.StructMethods, STRUCTS),
-    ("JSON text", ".json", namespaces.JsonMethods, JSONS),
+    ("Texts", ".str", method_namespaces.TextMethods, TEXTS),
+    ("Dates, datetimes and durations", ".dt", method_namespaces.DateMethods, DATES),
+    ("Lists", ".list", method_namespaces.ListMethods, LISTS),
+    ("Maps", ".map", method_namespaces.MapMethods, MAPS),
+    ("Structs", ".struct", method_namespaces.StructMethods, STRUCTS),
+    ("JSON text", ".json", method_namespaces.JsonMethods, JSONS),
 )
 HEAD = f"""# Expressions: reference
 

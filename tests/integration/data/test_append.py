@@ -18,7 +18,7 @@ WRITER = """
 import asyncio, json, sys
 from aaiclick.data import DataContext, open_object
 from aaiclick.data.runtime import append
-from aaiclick.endpoints import parse_clickhouse_url
+from aaiclick.server_addresses import parse_clickhouse_url
 
 async def main():
     order = json.loads(sys.stdin.readline())

@@ -15,7 +15,7 @@ import pytest
 
 from aaiclick.data import DataContext, View, col, create_object_from_value, insert, open_object
 from aaiclick.data.errors import ConversionError, ObjectNotFoundError
-from aaiclick.data.io.literal_codec import EncodedLiteral, convert_value, encode_converted, encode_simple
+from aaiclick.data.io.literal_result_codec import EncodedLiteral, convert_value, encode_converted, encode_simple
 from aaiclick.data.object import Object
 from aaiclick.data.runtime.tables import new_table_name
 from aaiclick.settings import get_settings

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.invariants import check_invariants
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
 from aaiclick.store.postgres_connections import connect

@@ -17,8 +17,8 @@ from typing import Any
 import asyncpg
 
 from aaiclick.api.field_types import CreatedResponse
+from aaiclick.catalog.dataset_range_registration import register_range
 from aaiclick.catalog.deploy import deploy, roll_back
-from aaiclick.catalog.range_registration import register_range
 from aaiclick.errors import ConflictError
 from aaiclick.operations import jobs as job_operations
 from aaiclick.operations.actor import Actor, local_actor
@@ -31,17 +31,17 @@ from aaiclick.server.ui.sessions import sign_in_subject
 from aaiclick.server.ui.sign_in_audit import SignInAudit
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.catalog import backfill as catalog_backfill
-from aaiclick.store.catalog import datasets, event_routing, events, sources
+from aaiclick.store.catalog import dag_sources, dataset_events, datasets, event_routing
+from aaiclick.store.catalog.dag_sources import start_source
 from aaiclick.store.catalog.definition_runs import announce_publish, emit_updates, lock_for_publish
-from aaiclick.store.catalog.sources import start_source
 from aaiclick.store.engine import (
-    control,
-    deliveries,
     incidents,
     maintenance,
+    notification_deliveries,
     notification_rules,
     queue,
     runtime_dispatches,
+    user_actions,
     worker_leases,
     workers,
 )
@@ -55,7 +55,7 @@ from aaiclick.store.engine.enqueue import (
     enqueue_with_tables,
 )
 from aaiclick.store.engine.job_functions import JobFunctionFields
-from aaiclick.store.engine.leases import ApprovalRequest, Failure, OutcomeCounts, Success, Wait
+from aaiclick.store.engine.leases_and_outcomes import ApprovalRequest, Failure, OutcomeCounts, Success, Wait
 from aaiclick.store.engine.result_cache import find_cached_result
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
@@ -228,7 +228,7 @@ async def with_late_dataset(db: Any) -> State:
 async def recovered_job(db: Any) -> State:
     """An open incident, and a completed retry of its job."""
     state = await with_outcome(submit_one_task, fails=True)(db)
-    await control.retry_failed_tasks(db, state["job"])
+    await user_actions.retry_failed_tasks(db, state["job"])
     await claim(db, state)
     await queue.acknowledge(db, worker_id=state["worker"], successes=[Success(state["lease"])])
     return state
@@ -244,13 +244,13 @@ async def with_rule(db: Any) -> State:
 
 async def with_planned_message(db: Any) -> State:
     state = await with_rule(db)
-    await deliveries.route_incidents(db)
+    await notification_deliveries.route_incidents(db)
     return state
 
 
 async def with_delivered_message(db: Any) -> State:
     state = await with_planned_message(db)
-    await deliveries.enqueue_due_notifications(db)
+    await notification_deliveries.enqueue_due_notifications(db)
     claims = await queue.claim(db, worker_id=1, limit=1, queues=[NOTIFICATION_QUEUE], lease_seconds=60)
     await queue.acknowledge(db, worker_id=1, successes=[Success(claims[0].lease)])
     return state
@@ -328,16 +328,16 @@ async def emit_event_(db: Any) -> State:
         "SELECT p.dataset_uuid, p.dataset_version, p.dag_version_id FROM dag_version_datasets p "
         "JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = 'points.raw'"
     )
-    job_id = await events.open_job(db, DEFAULT_ORG_ID, "one", row["dag_version_id"], {})
-    event = events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
+    job_id = await dataset_events.open_job(db, DEFAULT_ORG_ID, "one", row["dag_version_id"], {})
+    event = dataset_events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
     async with db.transaction():
-        await events.count_events(db, await events.emit_events(db, [event]))
+        await dataset_events.count_events(db, await dataset_events.emit_events(db, [event]))
     return state | {"job": job_id}
 
 
 async def emit_behind_poison(db: Any) -> State:
     """A routable event behind one that cannot be routed."""
-    job_id = await events.open_job(db, DEFAULT_ORG_ID, "poison", None, {})
+    job_id = await dataset_events.open_job(db, DEFAULT_ORG_ID, "poison", None, {})
     await db.execute("INSERT INTO outbox (org_id, job_id, kind) VALUES ($1, $2, 'route_event')", DEFAULT_ORG_ID, job_id)
     await db.execute("UPDATE jobs SET open_events = 1 WHERE id = $1", job_id)
     return await emit_event_(db)
@@ -587,7 +587,9 @@ def make_pause_scenarios(
     """Scenarios of pause and resume; an argument may be the name of a value in the state."""
 
     def call_control(name: str) -> Callable[[Any, State], Awaitable[Any]]:
-        return lambda db, state: getattr(control, name)(db, *(state.get(argument, argument) for argument in arguments))
+        return lambda db, state: getattr(user_actions, name)(
+            db, *(state.get(argument, argument) for argument in arguments)
+        )
 
     pause, resume = f"pause_{target}", f"resume_{target}"
     return {
@@ -653,7 +655,7 @@ SCENARIOS = {
         lambda db, state: promote_due_tasks(db, now=state["now"]),
         check_query("SELECT readiness::text FROM tasks WHERE id = $1", "task", is_="READY"),
     ),
-    "cancel_job": Scenario(submit_two_tasks, lambda db, state: control.cancel_job(db, state["job"]), CANCELLED),
+    "cancel_job": Scenario(submit_two_tasks, lambda db, state: user_actions.cancel_job(db, state["job"]), CANCELLED),
     "send_event": Scenario(
         prepare_wait,
         lambda db, state: send_event(db, DEFAULT_ORG_ID, "paid", keep_seconds=0.0),
@@ -681,7 +683,7 @@ SCENARIOS = {
     ),
     "cancel_job:child": Scenario(
         prepared_by(with_claim(submit_two_tasks), submit_child),
-        lambda db, state: control.cancel_job(db, state["job"]),
+        lambda db, state: user_actions.cancel_job(db, state["job"]),
         check_query("SELECT status::text FROM jobs WHERE parent_job_id = $1", "job", is_="CANCELLED"),
     ),
     "decide_approval": Scenario(
@@ -693,25 +695,27 @@ SCENARIOS = {
             "task",
         ),
     ),
-    "cancel_tasks": Scenario(submit_two_tasks, lambda db, state: control.cancel_tasks(db, [state["task"]]), CANCELLED),
+    "cancel_tasks": Scenario(
+        submit_two_tasks, lambda db, state: user_actions.cancel_tasks(db, [state["task"]]), CANCELLED
+    ),
     "retry": Scenario(
         with_outcome(submit_two_tasks, fails=True),
-        lambda db, state: control.retry_failed_tasks(db, state["job"]),
+        lambda db, state: user_actions.retry_failed_tasks(db, state["job"]),
         status("PENDING"),
     ),
     "redrive": Scenario(
         with_outcome(enqueue_item, fails=True),
-        lambda db, state: control.redrive_dead_letters(db, task_ids=[state["task"]]),
+        lambda db, state: user_actions.redrive_dead_letters(db, task_ids=[state["task"]]),
         status("PENDING"),
     ),
     "clear": Scenario(
         with_outcome(submit_two_tasks, fails=False),
-        lambda db, state: control.clear_tasks(db, state["task"]),
+        lambda db, state: user_actions.clear_tasks(db, state["task"]),
         status("PENDING"),
     ),
     "set_queue": Scenario(
         prepare_ids,
-        lambda db, _: control.set_queue(db, "default", ClaimLimits(max_running=3)),
+        lambda db, _: user_actions.set_queue(db, "default", ClaimLimits(max_running=3)),
         check_query("SELECT max_running FROM queues", is_=3),
     ),
     **make_pause_scenarios("queue", "queues", prepare_ids, "default"),
@@ -752,17 +756,17 @@ SCENARIOS = {
     ),
     "route_incidents": Scenario(
         with_rule,
-        lambda db, _: deliveries.route_incidents(db),
+        lambda db, _: notification_deliveries.route_incidents(db),
         check_query("SELECT count(*) FROM notifications n JOIN incidents i ON i.opened_routed_at IS NOT NULL", is_=1),
     ),
     "enqueue_notifications": Scenario(
         with_planned_message,
-        lambda db, _: deliveries.enqueue_due_notifications(db),
+        lambda db, _: notification_deliveries.enqueue_due_notifications(db),
         check_query("SELECT count(*) FROM notifications n JOIN tasks t ON t.id = n.task_id", is_=1),
     ),
     "mark_delivered": Scenario(
         with_delivered_message,
-        lambda db, _: deliveries.mark_delivered(db),
+        lambda db, _: notification_deliveries.mark_delivered(db),
         check_query("SELECT count(delivered_at) FROM notifications", is_=1),
     ),
     "delete_old_jobs": Scenario(
@@ -832,12 +836,12 @@ SCENARIOS = {
     ),
     "pause_dag": Scenario(
         deployed,
-        lambda db, _: sources.pause_dag(db, DEFAULT_ORG_ID, "points"),
+        lambda db, _: dag_sources.pause_dag(db, DEFAULT_ORG_ID, "points"),
         check_paused("dag_current_versions", 1),
     ),
     "resume_dag": Scenario(
-        prepared_by(deployed, lambda db, _: sources.pause_dag(db, DEFAULT_ORG_ID, "points")),
-        lambda db, _: sources.resume_dag(db, DEFAULT_ORG_ID, "points"),
+        prepared_by(deployed, lambda db, _: dag_sources.pause_dag(db, DEFAULT_ORG_ID, "points")),
+        lambda db, _: dag_sources.resume_dag(db, DEFAULT_ORG_ID, "points"),
         check_paused("dag_current_versions", 0),
     ),
     "rematerialize": Scenario(deployed, rematerialize, check_query("SELECT count(*) > 0 FROM jobs")),

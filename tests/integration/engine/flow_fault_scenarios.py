@@ -7,10 +7,10 @@ from typing import Any
 
 from aaiclick.catalog.deploy import deploy
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.catalog import event_routing, events
-from aaiclick.store.engine import control, maintenance, queue
+from aaiclick.store.catalog import dataset_events, event_routing
+from aaiclick.store.engine import maintenance, queue, user_actions
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced
-from aaiclick.store.engine.leases import ApprovalRequest, Failure, Wait
+from aaiclick.store.engine.leases_and_outcomes import ApprovalRequest, Failure, Wait
 from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
 from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, add_to_job, submit_job
@@ -123,10 +123,10 @@ async def route_first_update(db: Any) -> State:
         " JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = 'points.raw'"
     )
     for name in ("first", "second"):
-        job_id = await events.open_job(db, DEFAULT_ORG_ID, name, row["dag_version_id"], {})
-        event = events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
+        job_id = await dataset_events.open_job(db, DEFAULT_ORG_ID, name, row["dag_version_id"], {})
+        event = dataset_events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
         async with db.transaction():
-            await events.count_events(db, await events.emit_events(db, [event]))
+            await dataset_events.count_events(db, await dataset_events.emit_events(db, [event]))
         if name == "first":
             await event_routing.route_events(db)
     return {}
@@ -243,7 +243,7 @@ SCENARIOS = fault_scenarios.SCENARIOS | {
     ),
     "cancel_tasks:child": Scenario(
         prepared_by(with_claim(submit_two_tasks), submit_child),
-        lambda db, state: control.cancel_tasks(db, [state["task"]]),
+        lambda db, state: user_actions.cancel_tasks(db, [state["task"]]),
         check_query("SELECT status::text FROM jobs WHERE parent_job_id = $1", "job", is_="CANCELLED"),
     ),
     "promote:event": Scenario(
@@ -263,22 +263,22 @@ SCENARIOS = fault_scenarios.SCENARIOS | {
     ),
     "retry:handlers": Scenario(
         prepared_by(submit_with_handlers, fail),
-        lambda db, state: control.retry_failed_tasks(db, state["job"]),
+        lambda db, state: user_actions.retry_failed_tasks(db, state["job"]),
         check_query(RESET_HANDLERS, "task", is_=2),
     ),
     "retry:undone": Scenario(
         prepared_by(submit_with_handlers, fail, claim, add_compensations, succeed, claim),
-        lambda db, state: control.retry_failed_tasks(db, state["job"]),
+        lambda db, state: user_actions.retry_failed_tasks(db, state["job"]),
         check_query("SELECT readiness::text FROM tasks WHERE id = $1", "first", is_="READY"),
     ),
     "redrive:handlers": Scenario(
         prepared_by(submit_with_handlers, fail),
-        lambda db, state: control.redrive_dead_letters(db, task_ids=[state["task"]]),
+        lambda db, state: user_actions.redrive_dead_letters(db, task_ids=[state["task"]]),
         check_query(RESET_HANDLERS, "task", is_=2),
     ),
     "clear:handlers": Scenario(
         prepared_by(submit_with_handlers, fail, claim, succeed),
-        lambda db, state: control.clear_tasks(db, state["task"]),
+        lambda db, state: user_actions.clear_tasks(db, state["task"]),
         check_query("SELECT count(*) FROM tasks WHERE status = 'PENDING'", is_=3),
     ),
 }  # fmt: skip

@@ -7,7 +7,7 @@ import gc
 from typing import Any
 
 from aaiclick import failpoints
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.postgres_connections import connect
 from tests.integration.engine.flow_fault_scenarios import SCENARIOS
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 
 from aaiclick.errors import NotFoundError
-from aaiclick.orchestration.loops import job_timeouts, leader, promoter, reaper, retention, scheduler
-from aaiclick.store.engine import control, queries, queue
+from aaiclick.orchestration.loops import due_task_promoter, job_retention, job_timeouts, leader, reaper, scheduler
+from aaiclick.store.engine import queries, queue, user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.leases import Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Lease, Success
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.postgres_connections import connect
@@ -150,8 +150,8 @@ async def test_redrive_resets_failures_and_keeps_attempt_number(engine: Engine) 
     (claim,) = await engine.claim()
     await engine.fail(claim)
     assert await engine.status("a", "b", "job") == "DEAD_LETTER CANCELLED FAILED"
-    assert await control.redrive_dead_letters(engine.db, fingerprint="another") == set()
-    assert await control.redrive_dead_letters(engine.db, fingerprint="broken") == {engine.id("a"), engine.id("b")}
+    assert await user_actions.redrive_dead_letters(engine.db, fingerprint="another") == set()
+    assert await user_actions.redrive_dead_letters(engine.db, fingerprint="broken") == {engine.id("a"), engine.id("b")}
     assert await engine.status("a", "b", "job") == "PENDING PENDING RUNNING"
     await engine.check()
     (claim,) = await engine.claim()
@@ -165,7 +165,7 @@ async def test_redrive_resets_failures_and_keeps_attempt_number(engine: Engine) 
 async def test_redrive_can_be_spread_over_time(engine: Engine) -> None:
     await engine.submit("a b c", max_attempts=1)
     await engine.fail(*await engine.claim())
-    assert len(await control.redrive_dead_letters(engine.db, per_second=1)) == 3
+    assert len(await user_actions.redrive_dead_letters(engine.db, per_second=1)) == 3
     assert len(await engine.claim()) == 1
     engine.shift = timedelta(seconds=1)
     assert len(await engine.claim()) == 1
@@ -175,7 +175,7 @@ async def test_redrive_can_be_spread_over_time(engine: Engine) -> None:
 async def test_redrive_respects_rate(engine: Engine, rate: float) -> None:
     await engine.submit("a b c", max_attempts=1)
     await engine.fail(*await engine.claim())
-    await control.redrive_dead_letters(engine.db, per_second=rate)
+    await user_actions.redrive_dead_letters(engine.db, per_second=rate)
     rows = await engine.db.fetch("SELECT available_at FROM tasks ORDER BY available_at")
     first, second, third = (row["available_at"] for row in rows)
     assert [(time_ - first).total_seconds() for time_ in (second, third)] == [1 / rate, 2 / rate]
@@ -187,8 +187,8 @@ async def test_concurrent_redrive_keeps_discarded_dead_letter(engine: Engine) ->
     other = await connect(engine.endpoint)
     giving_up = other.transaction()
     await giving_up.start()
-    await control.discard_dead_letters(other, task_ids=[engine.id("a")])
-    redriving = asyncio.create_task(control.redrive_dead_letters(engine.db, limit=None))
+    await user_actions.discard_dead_letters(other, task_ids=[engine.id("a")])
+    redriving = asyncio.create_task(user_actions.redrive_dead_letters(engine.db, limit=None))
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
     while not await other.fetchval(waiting):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -203,8 +203,8 @@ async def test_unlimited_redrive_takes_all_dead_letters(engine: Engine, monkeypa
     await engine.submit("a b c", job="one", max_attempts=1)
     await engine.submit("d e", job="two", max_attempts=1)
     await engine.fail(*await engine.claim())
-    assert len(await control.redrive_dead_letters(engine.db, limit=2)) == 2
-    assert len(await control.redrive_dead_letters(engine.db, limit=None, per_second=1)) == 3
+    assert len(await user_actions.redrive_dead_letters(engine.db, limit=2)) == 2
+    assert len(await user_actions.redrive_dead_letters(engine.db, limit=None, per_second=1)) == 3
     await engine.check()
     assert len(await engine.claim()) == 3  # the two oldest, and the first of the others
     engine.shift = timedelta(seconds=1)
@@ -217,16 +217,16 @@ async def test_unlimited_redrive_skips_new_dead_letters(engine: Engine) -> None:
     await engine.submit("a", max_attempts=1)
     await engine.fail(*await engine.claim())
     await engine.db.execute("UPDATE tasks SET completed_at = now() + interval '1 minute'")
-    assert await control.redrive_dead_letters(engine.db, limit=None) == set()
-    assert len(await control.redrive_dead_letters(engine.db)) == 1
+    assert await user_actions.redrive_dead_letters(engine.db, limit=None) == set()
+    assert len(await user_actions.redrive_dead_letters(engine.db)) == 1
 
 
 async def test_all_dead_letters_are_discarded(engine: Engine, monkeypatch) -> None:
     monkeypatch.setattr("aaiclick.store.engine.retry_and_redrive.BATCH_SIZE", 2)
     await engine.submit("a b c", max_attempts=1)
     await engine.fail(*await engine.claim())
-    assert len(await control.discard_dead_letters(engine.db, limit=1)) == 1
-    assert len(await control.discard_dead_letters(engine.db, limit=None)) == 2
+    assert len(await user_actions.discard_dead_letters(engine.db, limit=1)) == 1
+    assert len(await user_actions.discard_dead_letters(engine.db, limit=None)) == 2
     assert await engine.status("a", "b", "c") == "FAILED FAILED FAILED"
     await engine.check()
 
@@ -236,12 +236,12 @@ async def test_retry_keeps_tasks_cancelled_by_other_failure(engine: Engine) -> N
     claims = {claim.type: claim for claim in await engine.claim()}
     await engine.fail(claims["a"])
     await engine.fail(claims["b"])
-    await control.redrive_dead_letters(engine.db, task_ids=[engine.id("a")])
+    await user_actions.redrive_dead_letters(engine.db, task_ids=[engine.id("a")])
     assert await engine.status("a", "b", "c", "d") == "PENDING DEAD_LETTER CANCELLED CANCELLED"
     assert await engine.db.fetchval("SELECT count(*) FROM tasks WHERE cause_id = $1", engine.id("b")) == 2
     await engine.check()
     await engine.run()
-    await control.redrive_dead_letters(engine.db)
+    await user_actions.redrive_dead_letters(engine.db)
     assert await engine.run() == ["b", "c", "d"]
     assert await engine.status("job") == "COMPLETED"
     await engine.check()
@@ -253,12 +253,12 @@ async def test_retry_of_job_includes_cancelled_dependents(engine: Engine) -> Non
     await engine.fail(claims["a"], permanent=True)
     await engine.complete(claims["c"])
     assert await engine.status("job", "b", "d") == "FAILED CANCELLED CANCELLED"
-    assert len(await control.retry_failed_tasks(engine.db, engine.id("job"))) == 3
+    assert len(await user_actions.retry_failed_tasks(engine.db, engine.id("job"))) == 3
     await engine.check()
     assert await engine.run() == ["a", "b d"]
     assert await engine.status("job") == "COMPLETED"
     with pytest.raises(NotFoundError):
-        await control.retry_failed_tasks(engine.db, 1)
+        await user_actions.retry_failed_tasks(engine.db, 1)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def test_clear_reruns_task_and_dependents(
 ) -> None:
     await engine.submit(tasks, groups, edges)
     await engine.run()
-    ids = await control.clear_tasks(engine.db, engine.id(cleared))
+    ids = await user_actions.clear_tasks(engine.db, engine.id(cleared))
     assert sorted(engine.name(key) for key in ids) == sorted(" ".join(again).split())
     assert await engine.status("job") == "RUNNING"
     await engine.check()
@@ -301,10 +301,10 @@ async def test_task_after_a_cancelled_one_is_cancelled_again_if_it_is_cleared(
     await engine.submit(tasks, groups, edges)
     await engine.fail(*await engine.claim(), permanent=True)
     assert await engine.status("b", "c", "job") == "CANCELLED CANCELLED FAILED"
-    await control.clear_tasks(engine.db, engine.id("c"))
+    await user_actions.clear_tasks(engine.db, engine.id("c"))
     assert await engine.status("b", "c", "job") == "CANCELLED CANCELLED FAILED"
     await engine.check()
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))
     assert await engine.run() == ["a", "b", "c"]
     await engine.check()
 
@@ -313,7 +313,7 @@ async def test_clear_revokes_leases_of_downstream_tasks(engine: Engine) -> None:
     await engine.submit("a b", "", "a>b")
     await engine.complete(*await engine.claim())
     (running,) = await engine.claim()
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     assert await engine.complete(running) == set()
     await engine.check()
     assert await engine.run() == ["a", "b"]
@@ -322,14 +322,14 @@ async def test_clear_revokes_leases_of_downstream_tasks(engine: Engine) -> None:
 async def test_cancel_ends_waiting_tasks_at_once_and_signals_running(engine: Engine) -> None:
     await engine.submit("a b:g c:g d", "g", "a>g g>d")
     (running,) = await engine.claim()
-    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
-    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
     assert await engine.status("a", "b", "c", "d", "job") == "CLAIMED CANCELLED CANCELLED CANCELLED RUNNING"
     answer = await queue.heartbeat(engine.db, worker_id=engine.worker_id, leases=[running.lease], lease_seconds=60)
     assert answer.cancelled == {running.lease.task_id}
     await engine.fail(running)
     assert await engine.status("a", "job") == "CANCELLED CANCELLED"
-    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.OVER
+    assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.OVER
     await engine.check()
 
 
@@ -337,7 +337,7 @@ async def test_cancel_ends_waiting_tasks_at_once_and_signals_running(engine: Eng
 async def test_completion_after_an_acknowledged_cancel_is_cancelled(engine: Engine, shape: tuple[str, ...]) -> None:
     await engine.submit(*shape)
     (running,) = await engine.claim()
-    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
     assert await engine.complete(running, result='"r"') == {running.lease.task_id}
     assert await engine.status("a", "job") == "CANCELLED CANCELLED"
     row = await engine.db.fetchrow("SELECT outcome::text, charged, error FROM task_attempts")
@@ -352,19 +352,19 @@ async def test_a_leased_task_without_a_job_can_only_become_cancelled(engine: Eng
     task_id = engine.id("alone")
     await enqueue_tasks(engine.db, [NewTask(task_id, "alone")])
     (running,) = await engine.claim()
-    answers = await control.cancel_tasks(engine.db, [task_id, 1])
+    answers = await user_actions.cancel_tasks(engine.db, [task_id, 1])
     assert answers == {task_id: Cancellation.REQUESTED, 1: Cancellation.OVER}
     await engine.complete(running)
     assert await engine.status("alone") == "CANCELLED"
-    assert await control.cancel_tasks(engine.db, [task_id]) == {task_id: Cancellation.OVER}
+    assert await user_actions.cancel_tasks(engine.db, [task_id]) == {task_id: Cancellation.OVER}
     await engine.check()
 
 
 async def test_cancelled_job_can_be_retried(engine: Engine) -> None:
     await engine.submit("a b:g", "g", "a>g")
-    await control.cancel_job(engine.db, engine.id("job"))
+    await user_actions.cancel_job(engine.db, engine.id("job"))
     assert await engine.status("job") == "CANCELLED"
-    await control.retry_failed_tasks(engine.db, engine.id("job"), cancelled=True)
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"), cancelled=True)
     await engine.check()
     assert await engine.run() == ["a", "b"]
     assert await engine.status("job") == "COMPLETED"
@@ -372,7 +372,7 @@ async def test_cancelled_job_can_be_retried(engine: Engine) -> None:
 
 async def test_cancelled_task_cancels_dependents(engine: Engine) -> None:
     await engine.submit("a b c", "", "a>b")
-    assert await control.cancel_tasks(engine.db, [engine.id("a")]) == {engine.id("a"): Cancellation.CANCELLED}
+    assert await user_actions.cancel_tasks(engine.db, [engine.id("a")]) == {engine.id("a"): Cancellation.CANCELLED}
     assert await engine.status("a", "b", "c") == "CANCELLED CANCELLED PENDING"
     assert await engine.run() == ["c"]
     assert await engine.status("job") == "CANCELLED"
@@ -521,7 +521,7 @@ async def test_due_tasks_become_ready(engine: Engine) -> None:
     await engine.submit("a", run_at=now + timedelta(minutes=1))
     assert await engine.claim() == []
     assert 0 < (await queue.seconds_to_next_due(engine.db) or 0) <= 60
-    assert await promoter.run_once(engine.db, now=now + timedelta(minutes=2)) == {"tasks": 1}
+    assert await due_task_promoter.run_once(engine.db, now=now + timedelta(minutes=2)) == {"tasks": 1}
     assert len(await engine.claim()) == 1
 
 
@@ -530,8 +530,8 @@ async def test_old_history_is_deleted_with_dependents(engine: Engine) -> None:
     await engine.run()
     await engine.submit("x", job="young")
     now = await engine.now()
-    assert (await retention.run_once(engine.db, keep_seconds=60))["jobs"] == 0
-    counts = await retention.run_once(engine.db, keep_seconds=60, now=now + timedelta(minutes=2))
+    assert (await job_retention.run_once(engine.db, keep_seconds=60))["jobs"] == 0
+    counts = await job_retention.run_once(engine.db, keep_seconds=60, now=now + timedelta(minutes=2))
     assert counts == {"jobs": 1, "tasks": 0, "workers": 0}
     for table, left in (("jobs", 1), ("tasks", 1), ("dependencies", 0)):
         assert await engine.db.fetchval(f"SELECT count(*) FROM {table}") == left

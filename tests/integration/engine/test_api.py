@@ -10,7 +10,6 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from aaiclick import orchestration
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import AaiclickError, NotFoundError, SubmitError
 from aaiclick.orchestration import (
     Group,
@@ -38,7 +37,8 @@ from aaiclick.orchestration import (
 )
 from aaiclick.orchestration.gateway import PostgresGateway
 from aaiclick.orchestration.task_context import TaskScope, current_scope, enter_scope
-from aaiclick.store.engine.explain import explain_task
+from aaiclick.server_addresses import PostgresEndpoint
+from aaiclick.store.engine.explain_task import explain_task
 from tests.integration.engine.conftest import Engine
 
 

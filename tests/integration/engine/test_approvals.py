@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from aaiclick.errors import ConflictError, NotFoundError
-from aaiclick.orchestration.loops import promoter
-from aaiclick.store.engine import approvals, control
+from aaiclick.orchestration.loops import due_task_promoter
+from aaiclick.store.engine import approvals, user_actions
 from aaiclick.store.engine.approvals import ApprovalFields, RecordedDecision, decide_approval, get_approval
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import ApprovalRequest, Wait
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import ApprovalRequest, Wait
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.engine.conftest import Engine
 from tests.integration.engine.test_waits import begin, claim_one, state
@@ -89,7 +89,7 @@ async def test_second_person_receives_the_first_decision(engine: Engine, second:
 async def test_timeout_closes_the_approval(engine: Engine) -> None:
     approval_id = await ask(engine)
     engine.shift += timedelta(seconds=3601)
-    await promoter.run_once(engine.db, now=await engine.now())
+    await due_task_promoter.run_once(engine.db, now=await engine.now())
     with pytest.raises(ConflictError, match="has expired"):
         await decide(engine, approval_id)
     assert "approval" not in state(await claim_one(engine))
@@ -98,7 +98,7 @@ async def test_timeout_closes_the_approval(engine: Engine) -> None:
 
 async def test_cancel_closes_the_approval(engine: Engine) -> None:
     approval_id = await ask(engine)
-    await control.cancel_job(engine.db, engine.id("job"))
+    await user_actions.cancel_job(engine.db, engine.id("job"))
     with pytest.raises(ConflictError, match="was cancelled"):
         await decide(engine, approval_id)
     assert await engine.status("a", "job") == "CANCELLED CANCELLED"
@@ -108,7 +108,7 @@ async def test_clear_asks_again_and_closes_the_first_question(engine: Engine) ->
     first = await ask(engine)
     await decide(engine, first)
     await engine.complete(await claim_one(engine))
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     await begin(engine, await claim_one(engine), ASK)
     assert await list_ids(engine) == [await newest(engine)]
     assert (await get_approval(engine.db, first)).state == "approved"

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from aaiclick.errors import LeaseLost, LimitError
-from aaiclick.orchestration.loops import promoter
+from aaiclick.orchestration.loops import due_task_promoter
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import control, new_jobs, queries
-from aaiclick.store.engine.leases import Lease, Wait
+from aaiclick.store.engine import new_jobs, queries, user_actions
+from aaiclick.store.engine.leases_and_outcomes import Lease, Wait
 from aaiclick.store.engine.submit import NewJob, submit_job
 from tests.integration.engine.conftest import Engine
 from tests.integration.engine.test_waits import begin, claim_one, state
@@ -46,7 +46,7 @@ async def test_cancel_of_the_parent_cancels_all_descendants(engine: Engine) -> N
     parent = await claim_one(engine)
     await submit_child(engine, parent.lease)
     await submit_child(engine, (await claim_one(engine)).lease, "grandchild")
-    await control.cancel_job(engine.db, engine.id("job"))
+    await user_actions.cancel_job(engine.db, engine.id("job"))
     rows = await engine.db.fetch(
         "SELECT name, cancel_requested_at IS NOT NULL AS requested, status FROM jobs ORDER BY id"
     )
@@ -69,7 +69,7 @@ async def test_child_submitted_during_the_cancel_does_not_survive(engine: Engine
             session.ids["child"] = 0
 
     async def cancel(session: Engine) -> None:
-        await control.cancel_job(session.db, session.id("job"))
+        await user_actions.cancel_job(session.db, session.id("job"))
 
     first, then = (submit, cancel) if order == "submit first" else (cancel, submit)
     async with engine.db.transaction():
@@ -87,7 +87,7 @@ async def test_cancel_of_the_task_cancels_its_children_only(engine: Engine) -> N
     first, second = await engine.claim()
     await submit_child(engine, first.lease)
     await submit_child(engine, second.lease, "other")
-    await control.cancel_tasks(engine.db, [first.lease.task_id])
+    await user_actions.cancel_tasks(engine.db, [first.lease.task_id])
     assert await tree(engine) == [(0, "job", "RUNNING"), (1, "child", "CANCELLED"), (1, "other", "PENDING")]
 
 
@@ -104,7 +104,7 @@ async def test_retried_attempt_finds_its_child_unless_it_failed(engine: Engine) 
     completed = engine.ids.pop("child")
     assert await submit_child(engine, parent.lease, key="k") == completed
     await engine.complete(parent)
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     engine.ids.pop("child")
     assert await submit_child(engine, (await claim_one(engine)).lease, key="k") != completed
     await engine.check()
@@ -113,7 +113,7 @@ async def test_retried_attempt_finds_its_child_unless_it_failed(engine: Engine) 
 async def test_lost_lease_submits_no_child(engine: Engine) -> None:
     await engine.submit("a")
     parent = await claim_one(engine)
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     with pytest.raises(LeaseLost):
         await submit_child(engine, parent.lease)
     assert await engine.db.fetchval("SELECT count(*) FROM jobs") == 1
@@ -135,7 +135,7 @@ async def test_parent_with_a_concurrency_key_waits_for_a_slot(engine: Engine) ->
     claims = {engine.name(claim.lease.task_id): claim for claim in await engine.claim()}
     other = claims.pop("b")
     await engine.complete(*claims.values())
-    await promoter.run_once(engine.db)
+    await due_task_promoter.run_once(engine.db)
     assert await engine.claim() == []
     await engine.complete(other)
     resumed = await claim_one(engine)

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine import control
+from aaiclick.store.engine import user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import Claim
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import Claim
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.statements import statement
@@ -260,11 +260,11 @@ async def test_paused_work_starts_after_resume(engine: Engine, what: str) -> Non
     other = await org(engine)
     await put(engine, 2, other, type_="other", queue="other")
     name = {"queue": "default", "org": DEFAULT_ORG_ID, "type": "a", "job": engine.id("paused")}[what]
-    await getattr(control, f"pause_{what}")(engine.db, name)
+    await getattr(user_actions, f"pause_{what}")(engine.db, name)
     claimed = sorted(claim.type for claim in await engine.claim())
     assert claimed == (["b", "other", "other"] if what == "type" else ["other", "other"])
     await engine.check()
-    await getattr(control, f"resume_{what}")(engine.db, name)
+    await getattr(user_actions, f"resume_{what}")(engine.db, name)
     assert sorted(claim.type for claim in await engine.claim()) == (["a"] if what == "type" else ["a", "b"])
     await engine.check()
 
@@ -272,7 +272,7 @@ async def test_paused_work_starts_after_resume(engine: Engine, what: str) -> Non
 async def test_paused_tasks_do_not_hide_claimable_tasks(engine: Engine) -> None:
     await put(engine, 500, type_="paused")
     await put(engine, 3, type_="x")
-    await control.pause_type(engine.db, "paused")
+    await user_actions.pause_type(engine.db, "paused")
     assert [claim.type for claim in await engine.claim(10)] == ["x", "x", "x"]
-    assert await control.resume_type(engine.db, "paused") == 500
+    assert await user_actions.resume_type(engine.db, "paused") == 500
     assert len(await engine.claim(1000)) == 500

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from aaiclick.store.engine import control
+from aaiclick.store.engine import user_actions
 from tests.integration.engine.conftest import Engine
 
 
@@ -43,7 +43,7 @@ async def test_redrive_of_optional_task_runs_no_dependents(engine: Engine) -> No
     await submit(engine, "a b", "", "a>b")
     await engine.fail(*await engine.claim())
     assert await engine.run() == ["b"]
-    assert await control.redrive_dead_letters(engine.db) == {engine.id("a")}
+    assert await user_actions.redrive_dead_letters(engine.db) == {engine.id("a")}
     await engine.check()
     assert await engine.status("job") == "RUNNING"
     assert await engine.run() == ["a"]
@@ -66,7 +66,7 @@ async def test_retry_of_job_skips_optional_failures(engine: Engine) -> None:
     await engine.fail(*await engine.claim())
     await engine.fail(*await engine.claim())
     assert await engine.status("a", "b", "job") == "DEAD_LETTER DEAD_LETTER FAILED"
-    assert await control.retry_failed_tasks(engine.db, engine.id("job")) == {engine.id("b")}
+    assert await user_actions.retry_failed_tasks(engine.db, engine.id("job")) == {engine.id("b")}
     assert await engine.run() == ["b"]
     assert await engine.status("job") == "COMPLETED"
     await engine.check()
@@ -76,7 +76,7 @@ async def test_clear_of_an_optional_task_runs_its_dependents_again(engine: Engin
     await submit(engine, "a b", "", "a>b")
     await engine.fail(*await engine.claim())
     assert await engine.run() == ["b"]
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     await engine.check()
     assert await engine.run() == ["a", "b"]
     assert await engine.status("job") == "COMPLETED"

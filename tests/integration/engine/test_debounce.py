@@ -13,9 +13,9 @@ from aaiclick.orchestration import OrchContext, enqueue
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.clock import read_clock
 from aaiclick.store.engine.claims import claim, promote_due_tasks
-from aaiclick.store.engine.control import cancel_tasks
 from aaiclick.store.engine.enqueue import MAX_DEBOUNCE_INTERVALS, Debounce, enqueue_debounced
 from aaiclick.store.engine.submission_plan import NewTask
+from aaiclick.store.engine.user_actions import cancel_tasks
 from aaiclick.store.engine.workers import register_worker
 
 HOUR = timedelta(hours=1)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from aaiclick.orchestration import OrchContext, create_job, create_task, enqueue, enqueue_many
-from aaiclick.orchestration.loops import reaper, retention
+from aaiclick.orchestration.loops import job_retention, reaper
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import enqueue_tasks
@@ -89,5 +89,5 @@ async def test_retention_keeps_dead_letters_without_a_job(engine: Engine) -> Non
     await engine.fail(claims["dead"])
     await engine.complete(claims["done"])
     now = await engine.now() + timedelta(days=1)
-    assert (await retention.run_once(engine.db, keep_seconds=60, now=now))["tasks"] == 1
+    assert (await job_retention.run_once(engine.db, keep_seconds=60, now=now))["tasks"] == 1
     assert await engine.status("dead") == "DEAD_LETTER"

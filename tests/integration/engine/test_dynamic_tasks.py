@@ -7,8 +7,8 @@ import json
 import pytest
 
 from aaiclick.errors import LeaseLost, LimitError, SubmitError
-from aaiclick.store.engine import control, queue
-from aaiclick.store.engine.leases import Claim, Success
+from aaiclick.store.engine import queue, user_actions
+from aaiclick.store.engine.leases_and_outcomes import Claim, Success
 from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import JobLimits, NewJob, add_to_job, submit_job
 from aaiclick.store.enums import Cancellation
@@ -98,7 +98,7 @@ async def test_final_failure_cancels_additions(engine: Engine) -> None:
     await engine.fail(first, permanent=True)
     assert await engine.status("a", "b", "c", "job") == "FAILED CANCELLED CANCELLED FAILED"
     await engine.check()
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))
     (again,) = await engine.claim()
     await engine.add("job", "d", lease=again.lease)
     await engine.complete(again)
@@ -118,7 +118,7 @@ async def test_clear_removes_additions_recursively(engine: Engine) -> None:
     await engine.add("job", "c:g", "g", lease=second.lease)
     await engine.complete(second)
     assert await engine.run() == ["c"]
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     await engine.check()
     assert await engine.run() == ["a"]
     assert await names(engine) == "a"
@@ -206,7 +206,7 @@ async def test_the_failure_of_a_returned_task_is_the_cause(engine: Engine) -> No
     causes = await engine.db.fetch("SELECT DISTINCT cause_id FROM tasks WHERE cause_id IS NOT NULL")
     assert [row["cause_id"] for row in causes] == [engine.id("b")]
     await engine.check()
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))
     (again,) = await engine.claim()
     assert again.type == "b"
     await engine.complete(again, result='"B"')
@@ -254,7 +254,7 @@ async def test_cleared_task_with_returned_tasks_runs_again(engine: Engine) -> No
         assert await engine.status("job") == "COMPLETED"
         assert await names(engine) == f"a {round_} last"
         await engine.check()
-        await control.clear_tasks(engine.db, engine.id("a"))
+        await user_actions.clear_tasks(engine.db, engine.id("a"))
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ async def test_tasks_returned_after_an_acknowledged_cancel_are_discarded(engine:
     await engine.submit("a")
     (claim,) = await engine.claim()
     await engine.add("job", "b", "", "", claim.lease)
-    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+    assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
     assert await hand_over(engine, claim, reference(engine, "b"), "b") == {claim.lease.task_id}
     assert await engine.status("a", "job") == "CANCELLED CANCELLED"
     assert await result(engine, "a") is None

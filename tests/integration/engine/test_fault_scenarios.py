@@ -41,8 +41,9 @@ def fault_cases() -> list[tuple[str, str]]:
 CASES = fault_cases()
 hit: set[tuple[str, str]] = set()
 UNNAMED = {
-    "store/tenancy/api_role", "store/catalog/events", "store/catalog/event_routing", "store/tenancy/api_keys",
-    "store/tenancy/secrets", "store/pooler", "orchestration/loops/scheduler", "server/mcp",
+    "store/tenancy/postgres_api_role", "store/catalog/dataset_events", "store/catalog/event_routing",
+    "store/tenancy/api_keys",
+    "store/tenancy/secrets", "store/connection_pooler_checks", "orchestration/loops/scheduler", "server/mcp",
     "backup/consistent_snapshot", "catalog/execution/postgres_operators",
 }  # fmt: skip
 """Transactions without a failpoint: at the start of a server; savepoints for existing tasks and for halves of a split

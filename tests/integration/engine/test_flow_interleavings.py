@@ -22,10 +22,10 @@ from aaiclick.orchestration.scheduled_runs import start_run
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule
 from aaiclick.orchestration.waits import run_wait_for_turn
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.catalog import event_routing, events
-from aaiclick.store.engine import control, queue, schedules
+from aaiclick.store.catalog import dataset_events, event_routing
+from aaiclick.store.engine import queue, schedules, user_actions
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced
-from aaiclick.store.engine.leases import Claim, Lease, Success, Wait
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease, Success, Wait
 from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID
@@ -70,7 +70,7 @@ async def wait_for_b(session: Engine, claims: dict[str, Claim]) -> object:
 
 @action
 async def cancel_other(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.cancel_job(session.db, session.id("other"))
+    return await user_actions.cancel_job(session.db, session.id("other"))
 
 
 @action
@@ -81,22 +81,22 @@ async def poll_again(session: Engine, claims: dict[str, Claim]) -> object:
 
 @action
 async def cancel_a(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.cancel_tasks(session.db, [session.id("a")])
+    return await user_actions.cancel_tasks(session.db, [session.id("a")])
 
 
 @action
 async def clear_a(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.clear_tasks(session.db, session.id("a"))
+    return await user_actions.clear_tasks(session.db, session.id("a"))
 
 
 @action
 async def redrive(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.redrive_dead_letters(session.db)
+    return await user_actions.redrive_dead_letters(session.db)
 
 
 @action
 async def clear_b(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.clear_tasks(session.db, session.id("b"))
+    return await user_actions.clear_tasks(session.db, session.id("b"))
 
 
 @action
@@ -174,12 +174,12 @@ async def submit_cancelling(session: Engine, claims: dict[str, Claim]) -> object
 
 @action
 async def cancel_waiting(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.cancel_job(session.db, session.id("other"))
+    return await user_actions.cancel_job(session.db, session.id("other"))
 
 
 @action
 async def retry_waiting(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.retry_failed_tasks(session.db, session.id("other"), cancelled=True)
+    return await user_actions.retry_failed_tasks(session.db, session.id("other"), cancelled=True)
 
 
 @action
@@ -494,7 +494,7 @@ async def test_cancelled_job_is_retried(engine: Engine, sessions: list[Engine], 
         engine.ids["other"] = await submit_limited(engine, {})
         await submit_limited(engine, {})
         claims = await take_turns(engine)
-        await control.cancel_job(engine.db, engine.id("other"))
+        await user_actions.cancel_job(engine.db, engine.id("other"))
         await run_pair(engine, sessions, pair, order, claims)
         assert await engine.db.fetchval(RUNNING) <= 1
         await end_jobs_in_turn(engine)
@@ -507,7 +507,7 @@ async def test_turn_behind_a_cancelled_job_waits_for_the_running_one(engine: Eng
     second = await submit_limited(engine, {})
     await submit_limited(engine, {})
     claims = await take_turns(engine)
-    await control.cancel_job(engine.db, second)
+    await user_actions.cancel_job(engine.db, second)
     assert await take_turns(engine) == {}
     await engine.complete(claims["a"])
     assert list(await take_turns(engine)) == ["w"]
@@ -547,10 +547,10 @@ async def emit_update(session: Engine) -> None:
         "SELECT p.dataset_uuid, p.dataset_version, p.dag_version_id FROM dag_version_datasets p"
         " JOIN datasets d ON d.id = p.dataset_uuid WHERE d.name = 'points.raw'"
     )
-    job_id = await events.open_job(session.db, DEFAULT_ORG_ID, "update", row["dag_version_id"], {})
-    event = events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
+    job_id = await dataset_events.open_job(session.db, DEFAULT_ORG_ID, "update", row["dag_version_id"], {})
+    event = dataset_events.Event(DEFAULT_ORG_ID, job_id, row["dataset_uuid"], row["dataset_version"])
     async with session.db.transaction():
-        await events.count_events(session.db, await events.emit_events(session.db, [event]))
+        await dataset_events.count_events(session.db, await dataset_events.emit_events(session.db, [event]))
 
 
 @pytest.mark.parametrize("pair", [("route", "claim"), ("claim", "route"), ("route", "route")], ids="-".join)

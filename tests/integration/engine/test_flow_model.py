@@ -18,17 +18,17 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.orchestration.loops import scheduler
 from aaiclick.orchestration.schedule_spec import ScheduleSpec
 from aaiclick.orchestration.scheduled_runs import start_run
 from aaiclick.orchestration.schedules import NewSchedule, save_schedule
 from aaiclick.orchestration.waits import run_wait_for_turn
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import control, queue, schedules
+from aaiclick.store.engine import queue, schedules, user_actions
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced
 from aaiclick.store.engine.invariants import check_invariants
-from aaiclick.store.engine.leases import Claim, Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Success
 from aaiclick.store.engine.retry_and_redrive import retry_failed_tasks
 from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
@@ -148,7 +148,7 @@ class FlowLife(RuleBasedStateMachine):
         jobs = [row["id"] for name in LIMITS for row in self.list_unfinished(name)]
         if jobs:
             job = data.draw(st.sampled_from(jobs), "job")
-            self.run(control.cancel_job(self.db, job, error="It exceeded its timeout." if expired else None))
+            self.run(user_actions.cancel_job(self.db, job, error="It exceeded its timeout." if expired else None))
 
     @rule(cancelled=st.booleans(), data=st.data())
     def retry(self, cancelled: bool, data: st.DataObject) -> None:
@@ -195,7 +195,7 @@ class FlowLife(RuleBasedStateMachine):
     def cancel_items(self) -> None:
         """Items that were cancelled are not replaced: the next payload is a new item."""
         rows = self.run(self.db.fetch("SELECT id FROM tasks WHERE type = 'mail' AND completed_at IS NULL"))
-        self.run(control.cancel_tasks(self.db, [row["id"] for row in rows]))
+        self.run(user_actions.cancel_tasks(self.db, [row["id"] for row in rows]))
         self.waiting.clear()
 
     # --- schedules ----------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ import pytest
 from aaiclick.api.incidents import fix_command
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.orchestration.loops import incidents as loop
-from aaiclick.store.engine import control, incidents, queue
+from aaiclick.store.engine import incidents, queue, user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.incidents import Occurrence, make_fingerprint, record_incidents, to_occurrence
-from aaiclick.store.engine.leases import Failure
+from aaiclick.store.engine.leases_and_outcomes import Failure
 from aaiclick.store.engine.maintenance import delete_old_history, end_overdue_jobs
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID, NOTIFICATION_QUEUE
@@ -142,7 +142,7 @@ async def test_incident_closes_after_a_later_job_of_the_name_completed(engine: E
 async def test_incident_closes_after_a_retry_of_its_job_completed(engine: Engine) -> None:
     await engine.submit("a", max_attempts=1)
     await engine.fail(*await engine.claim())
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))
     await engine.run()
     assert (await run_loop(engine, hours=1))["closed"] == 1
 
@@ -151,10 +151,10 @@ async def test_incident_of_items_closes_with_the_last_dead_letter(engine: Engine
     for name in ("x", "y"):
         await enqueue_tasks(engine.db, [NewTask(engine.id(name), "mail", "m.m", options=TaskOptions(max_attempts=1))])
     await engine.fail(*await engine.claim())
-    await control.redrive_dead_letters(engine.db, task_ids=[engine.id("x")])
+    await user_actions.redrive_dead_letters(engine.db, task_ids=[engine.id("x")])
     await engine.run()
     assert (await run_loop(engine, hours=1))["closed"] == 0
-    await control.redrive_dead_letters(engine.db)
+    await user_actions.redrive_dead_letters(engine.db)
     await engine.run()
     assert (await run_loop(engine, hours=1))["closed"] == 1
 
@@ -195,7 +195,7 @@ async def test_timeout_of_a_job_opens_an_incident(engine: Engine) -> None:
 
 async def test_cancelled_job_opens_no_incident(engine: Engine) -> None:
     await engine.submit("a b", edges="a>b")
-    await control.cancel_job(engine.db, engine.id("job"))
+    await user_actions.cancel_job(engine.db, engine.id("job"))
     assert await open_incidents(engine) == []
 
 

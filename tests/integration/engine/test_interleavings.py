@@ -21,9 +21,9 @@ import pytest_asyncio
 from aaiclick.errors import AaiclickError
 from aaiclick.orchestration.loops import reaper
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import queue, user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.leases import Claim, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Success
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.postgres_connections import connect
 from tests.cases import ALL_CASES
@@ -66,12 +66,12 @@ async def reap(session: Engine, claims: dict[str, Claim]) -> object:
 
 
 async def cancel(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.cancel_job(session.db, session.id("job"))
+    return await user_actions.cancel_job(session.db, session.id("job"))
 
 
 async def expire(session: Engine, claims: dict[str, Claim]) -> object:
     """The job exceeds its timeout: failure handlers run."""
-    return await control.cancel_job(session.db, session.id("job"), error="It exceeded its timeout.")
+    return await user_actions.cancel_job(session.db, session.id("job"), error="It exceeded its timeout.")
 
 
 async def add(session: Engine, claims: dict[str, Claim]) -> object:
@@ -83,7 +83,7 @@ async def add(session: Engine, claims: dict[str, Claim]) -> object:
 
 
 async def retry(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.retry_failed_tasks(session.db, session.id("job"))
+    return await user_actions.retry_failed_tasks(session.db, session.id("job"))
 
 
 EACH = (complete_a, complete_b, complete_both, choose_a, fail_a, claim, reap, cancel, expire, add, retry)

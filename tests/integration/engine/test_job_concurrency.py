@@ -16,7 +16,7 @@ from aaiclick.store.engine import queries, queue
 from aaiclick.store.engine.cancel import cancel_job
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.engine.job_concurrency import UnfinishedJob, choose_awaited
-from aaiclick.store.engine.leases import Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success
 from aaiclick.store.engine.new_jobs import NewJob
 from aaiclick.store.engine.rerun import rerun_job
 from aaiclick.store.engine.retry_and_redrive import clear_tasks, redrive_dead_letters, retry_failed_tasks

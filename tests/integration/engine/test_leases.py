@@ -10,7 +10,7 @@ import pytest
 
 from aaiclick.errors import LeaseLost
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.leases import Failure, Lease
+from aaiclick.store.engine.leases_and_outcomes import Failure, Lease
 from tests.integration.engine.conftest import Engine
 
 

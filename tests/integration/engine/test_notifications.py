@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import queue, user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.leases_and_outcomes import Success
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.conftest import Engine
@@ -77,5 +77,5 @@ async def test_exchange_notifies_only_of_tasks_that_it_does_not_claim(engine: En
 async def test_cancel_notifies_worker_of_task(engine: Engine, second: Engine) -> None:
     await engine.submit("a")
     await engine.claim()
-    work = control.cancel_job(engine.db, engine.id("job"))
+    work = user_actions.cancel_job(engine.db, engine.id("job"))
     assert await collect_notifications(engine, second, queue.CANCEL_CHANNEL, work) == [str(engine.id("job"))]

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aaiclick.orchestration import job, task
-from aaiclick.orchestration.process_version import current_code_version
+from aaiclick.orchestration.process_code_version import current_code_version
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.store.engine import maintenance, queries, queue
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import Failure
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import Failure
 from aaiclick.store.engine.maintenance import MAX_SCANNED_TASKS, delete_old_history
 from aaiclick.store.engine.new_jobs import NewJob
 from aaiclick.store.engine.retry_and_redrive import discard_dead_letters

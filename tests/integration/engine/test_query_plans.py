@@ -15,7 +15,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.statements import statement

@@ -28,16 +28,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import ConflictError, LeaseLost, LimitError, SubmitError
 from aaiclick.orchestration.compensation import list_completed_steps
 from aaiclick.orchestration.loops import reaper
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.snowflake import get_snowflake_id, get_snowflake_ids
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import queue, user_actions
 from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
 from aaiclick.store.engine.enqueue import enqueue_tasks
 from aaiclick.store.engine.invariants import INVARIANTS, check_invariants
-from aaiclick.store.engine.leases import ApprovalRequest, Claim, Failure, Success, Wait
+from aaiclick.store.engine.leases_and_outcomes import ApprovalRequest, Claim, Failure, Success, Wait
 from aaiclick.store.engine.new_jobs import MAX_CHILD_DEPTH
 from aaiclick.store.engine.queries import load_task_results
 from aaiclick.store.engine.retry_and_redrive import COMPENSATOR
@@ -567,7 +567,7 @@ class Life(RuleBasedStateMachine):
             return
         was_open = self.model.job_status(job) == "open"
         error = "It exceeded its timeout." if expired else None
-        outcome = self.run(control.cancel_job(self.db, job, error=error, now=self.now))
+        outcome = self.run(user_actions.cancel_job(self.db, job, error=error, now=self.now))
         assert (outcome is not Cancellation.OVER) == was_open
         if not was_open or (expired and job in self.finished_jobs):  # handlers of a cancelled job have no timeout
             return
@@ -600,7 +600,7 @@ class Life(RuleBasedStateMachine):
 
     def cancel_one(self, key: int) -> None:
         task = self.model.tasks[key]
-        answers = self.run(control.cancel_tasks(self.db, [task.key], now=self.now))
+        answers = self.run(user_actions.cancel_tasks(self.db, [task.key], now=self.now))
         if self.model.ended(task.key):
             assert answers == {task.key: Cancellation.OVER}
             return
@@ -614,14 +614,14 @@ class Life(RuleBasedStateMachine):
 
     @rule(paused=st.booleans())
     def pause_the_queue(self, paused: bool) -> None:
-        self.run((control.pause_queue if paused else control.resume_queue)(self.db, "default"))
+        self.run((user_actions.pause_queue if paused else user_actions.resume_queue)(self.db, "default"))
         self.model.is_paused = paused
 
     @rule(job=jobs)
     def retry(self, job: int) -> None:
         if not job:
             return
-        self.run(control.retry_failed_tasks(self.db, job, cancelled=True, now=self.now))
+        self.run(user_actions.retry_failed_tasks(self.db, job, cancelled=True, now=self.now))
         self.revive(
             {t.key for t in self.model.tasks.values() if t.job == job and self.model.is_unreachable(t.key)}, job
         )
@@ -637,7 +637,7 @@ class Life(RuleBasedStateMachine):
         task = self.model.tasks[key]
         steps = self.model.undone_steps(task.job, {key})
         downstream = set[int]().union(*(self.model.downstream(root) for root in (key, *steps)))
-        cleared = self.run(control.clear_tasks(self.db, task.key, now=self.now))
+        cleared = self.run(user_actions.clear_tasks(self.db, task.key, now=self.now))
         assert cleared == downstream & self.model.tasks.keys()
         self.model.reset(downstream)
         self.finished_jobs.discard(task.job)
@@ -648,7 +648,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def redrive(self) -> None:
         dead = {t.key for t in self.model.tasks.values() if t.status == "DEAD_LETTER"}
-        self.run(control.redrive_dead_letters(self.db, now=self.now))
+        self.run(user_actions.redrive_dead_letters(self.db, now=self.now))
         for job in {self.model.tasks[key].job for key in dead}:
             self.revive({key for key in dead if self.model.tasks[key].job == job}, job)
 

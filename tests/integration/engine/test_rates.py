@@ -11,10 +11,10 @@ import pytest
 
 from aaiclick.errors import SubmitError
 from aaiclick.snowflake import get_snowflake_ids
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import queue, user_actions
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import Claim
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import Claim
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.engine.workers import rebase_heartbeats
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions, parse_rate
@@ -28,10 +28,10 @@ SECONDS = 0.5
 
 CLAIM_ALL = """
 import asyncio, sys
-from aaiclick.endpoints import parse_postgres_url
+from aaiclick.server_addresses import parse_postgres_url
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.leases_and_outcomes import Success
 
 async def main(url, worker_id, limit):
     db = await connect(parse_postgres_url(url))
@@ -144,11 +144,11 @@ async def test_pause_and_resume_of_a_limited_type(engine: Engine) -> None:
     await put(engine, 4, rate="2/60")
     assert len(await engine.claim()) == 2
     assert await engine.claim() == []
-    await control.pause_type(engine.db, "x")
+    await user_actions.pause_type(engine.db, "x")
     engine.shift = timedelta(seconds=62)
     assert await engine.claim() == []
     await engine.check()
-    await control.resume_type(engine.db, "x")
+    await user_actions.resume_type(engine.db, "x")
     assert len(await engine.claim()) == 2
     await engine.check()
 
@@ -212,17 +212,17 @@ async def test_random_operations_keep_rates_and_lose_no_task(engine: Engine, see
             case "cancel":
                 waiting = await engine.db.fetchval("SELECT id FROM tasks WHERE readiness = 'HELD' LIMIT 1")
                 if waiting is not None:
-                    await control.cancel_tasks(engine.db, [waiting])
+                    await user_actions.cancel_tasks(engine.db, [waiting])
             case "pause":
-                await control.pause_type(engine.db, "a")
+                await user_actions.pause_type(engine.db, "a")
             case "resume":
-                await control.resume_type(engine.db, "a")
+                await user_actions.resume_type(engine.db, "a")
             case "later":
                 engine.shift += timedelta(seconds=choose.choice([1, 11, 61]))
             case _:
                 pass
         await engine.check()
-    await control.resume_type(engine.db, "a")
+    await user_actions.resume_type(engine.db, "a")
     while await engine.db.fetchval("SELECT count(*) FROM tasks WHERE completed_at IS NULL"):
         await engine.complete(*held)
         held.clear()

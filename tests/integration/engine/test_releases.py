@@ -9,9 +9,15 @@ import pytest
 
 from aaiclick.orchestration.loops import reaper
 from aaiclick.store.clock import read_uptime_seconds
-from aaiclick.store.engine import control, queue, worker_leases
+from aaiclick.store.engine import queue, user_actions, worker_leases
 from aaiclick.store.engine.invariants import check_invariants
-from aaiclick.store.engine.leases import MAX_RELEASE_DELAY_SECONDS, MAX_RELEASES, MAX_RELEASES_SECONDS, Claim, Failure
+from aaiclick.store.engine.leases_and_outcomes import (
+    MAX_RELEASE_DELAY_SECONDS,
+    MAX_RELEASES,
+    MAX_RELEASES_SECONDS,
+    Claim,
+    Failure,
+)
 from tests.integration.engine.conftest import Engine
 
 OUTAGE = "ClickHouse does not answer."
@@ -101,7 +107,7 @@ async def test_uncharged_ends_for_more_than_a_day_make_a_dead_letter(engine: Eng
     assert row["error"].startswith(f"{attempts} attempts in a row since ")
     assert row["error"].endswith(f"The last one: {OUTAGE}")
     await engine.check()
-    await control.redrive_dead_letters(engine.db, task_ids=[engine.id("a")], now=await engine.now())
+    await user_actions.redrive_dead_letters(engine.db, task_ids=[engine.id("a")], now=await engine.now())
     (claim,) = await engine.claim()
     assert await end_uncharged(engine, claim) > 0  # the counter is reset
 
@@ -213,6 +219,6 @@ async def test_cancelled_task_without_retries_stays_cancelled(engine: Engine) ->
     await engine.submit("a", max_attempts=1)
     (claim,) = await engine.claim()
     await queue.start(engine.db, [claim.lease])
-    await control.cancel_tasks(engine.db, [engine.id("a")])
+    await user_actions.cancel_tasks(engine.db, [engine.id("a")])
     await release(engine, claim)
     assert await engine.status("a") == "CANCELLED"

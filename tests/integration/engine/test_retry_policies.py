@@ -73,7 +73,7 @@ async def test_job_error_names_first_failure(engine: Engine) -> None:
 
 
 async def test_retry_clears_error_of_job(engine: Engine) -> None:
-    from aaiclick.store.engine.control import redrive_dead_letters, retry_failed_tasks
+    from aaiclick.store.engine.user_actions import redrive_dead_letters, retry_failed_tasks
 
     job = await engine.submit("a b", max_attempts=1)
     await engine.fail(*await engine.claim())
@@ -87,8 +87,8 @@ async def test_retry_clears_error_of_job(engine: Engine) -> None:
 
 
 async def test_job_with_dead_letter_is_retained(engine: Engine) -> None:
-    from aaiclick.store.engine.control import discard_dead_letters, redrive_dead_letters
     from aaiclick.store.engine.maintenance import delete_old_history
+    from aaiclick.store.engine.user_actions import discard_dead_letters, redrive_dead_letters
 
     async def forgotten() -> int:
         return (await delete_old_history(engine.db, keep_seconds=1, now=await engine.now() + timedelta(days=1)))["jobs"]

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from aaiclick.errors import SubmitError
-from aaiclick.store.engine import control, queue
-from aaiclick.store.engine.leases import Claim, Success
+from aaiclick.store.engine import queue, user_actions
+from aaiclick.store.engine.leases_and_outcomes import Claim, Success
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import Cancellation
 from tests.integration.engine.conftest import Engine
@@ -85,7 +85,7 @@ async def test_clear_of_a_branch_chooses_again(engine: Engine) -> None:
     await submit(engine, "a b c:g join@any", "g", "a>b a>g b>join g>join")
     await choose(engine, await claim_one(engine), "b")
     assert await engine.run() == ["b", "join"]
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     await engine.check()
     await choose(engine, await claim_one(engine), "g")
     await engine.check()
@@ -98,9 +98,9 @@ async def test_clear_of_a_task_after_a_skipped_one_skips_it_again(engine: Engine
     await submit(engine, "a b c d", edges="a>b a>c c>d")
     await choose(engine, await claim_one(engine), "b")
     await engine.run()
-    await control.clear_tasks(engine.db, engine.id("d"))
+    await user_actions.clear_tasks(engine.db, engine.id("d"))
     assert await engine.status("d", "job") == "SKIPPED COMPLETED"
-    await control.clear_tasks(engine.db, engine.id("c"))  # a skipped task runs if it is cleared itself
+    await user_actions.clear_tasks(engine.db, engine.id("c"))  # a skipped task runs if it is cleared itself
     assert await engine.run() == ["c", "d"]
     await engine.check()
 
@@ -112,8 +112,8 @@ async def test_clear_of_a_task_after_cancelled_ones_cancels_it_again(
     engine: Engine, tasks: str, groups: str, edges: str
 ) -> None:
     await submit(engine, tasks, groups, edges)
-    await control.cancel_tasks(engine.db, [engine.id("a")])
-    await control.clear_tasks(engine.db, engine.id("d"))
+    await user_actions.cancel_tasks(engine.db, [engine.id("a")])
+    await user_actions.clear_tasks(engine.db, engine.id("d"))
     await engine.check()
     assert await engine.status("a", "b", "c", "d") == "CANCELLED CANCELLED CANCELLED CANCELLED"
 
@@ -125,7 +125,7 @@ async def test_retry_skips_tasks_again_that_were_cancelled_before(engine: Engine
     await choose(engine, branch)
     assert await engine.status("b", "join", "job") == "SKIPPED CANCELLED FAILED"
     await engine.check()
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))
     await engine.check()
     assert await engine.run() == ["bad"]
     assert await engine.status("join", "job") == "SKIPPED COMPLETED"
@@ -170,12 +170,12 @@ async def test_final_task_of_a_group_runs_after_every_end(engine: Engine, end: s
         await engine.fail(claim)
         assert await engine.run() == ["last"]
     elif end == "cancel task":
-        await control.cancel_tasks(engine.db, [engine.id("b")])
+        await user_actions.cancel_tasks(engine.db, [engine.id("b")])
         await engine.check()
         await engine.complete(claim)
         assert await engine.run() == ["last"]
     else:
-        assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
+        assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.REQUESTED
         await engine.check()
         assert await engine.claim() == []
         await engine.complete(claim)
@@ -189,10 +189,10 @@ async def test_final_task_of_a_group_runs_after_every_end(engine: Engine, end: s
 async def test_second_cancel_of_a_job_cancels_its_final_tasks(engine: Engine) -> None:
     await submit(engine, "a last@ended", edges="a>last")
     job = engine.id("job")
-    assert await control.cancel_job(engine.db, job) is Cancellation.REQUESTED
+    assert await user_actions.cancel_job(engine.db, job) is Cancellation.REQUESTED
     assert await engine.status("a", "last", "job") == "CANCELLED PENDING PENDING"
     await engine.check()
-    assert await control.cancel_job(engine.db, job) is Cancellation.CANCELLED
+    assert await user_actions.cancel_job(engine.db, job) is Cancellation.CANCELLED
     assert await engine.status("last", "job") == "CANCELLED CANCELLED"
     await engine.check()
 
@@ -200,14 +200,14 @@ async def test_second_cancel_of_a_job_cancels_its_final_tasks(engine: Engine) ->
 async def test_cancel_of_a_job_with_only_final_tasks_cancels_them(engine: Engine) -> None:
     await submit(engine, "a last@ended", edges="a>last")
     await engine.complete(await claim_one(engine))
-    assert await control.cancel_job(engine.db, engine.id("job")) is Cancellation.CANCELLED
+    assert await user_actions.cancel_job(engine.db, engine.id("job")) is Cancellation.CANCELLED
     assert await engine.status("a", "last", "job") == "COMPLETED CANCELLED CANCELLED"
     await engine.check()
 
 
 async def test_timeout_of_a_job_starts_its_failure_handler(engine: Engine) -> None:
     await submit(engine, "a alert@failed last@ended", edges="a>alert a>last alert>last")
-    await control.cancel_job(engine.db, engine.id("job"), error="The job did not end within 5 s.")
+    await user_actions.cancel_job(engine.db, engine.id("job"), error="The job did not end within 5 s.")
     await engine.check()
     assert await engine.run() == ["alert", "last"]
     assert await engine.status("a", "alert", "last", "job") == "CANCELLED COMPLETED COMPLETED FAILED"
@@ -216,7 +216,7 @@ async def test_timeout_of_a_job_starts_its_failure_handler(engine: Engine) -> No
 
 async def test_plain_cancel_starts_no_failure_handler(engine: Engine) -> None:
     await submit(engine, "a alert@failed last@ended", edges="a>alert a>last alert>last")
-    await control.cancel_job(engine.db, engine.id("job"))
+    await user_actions.cancel_job(engine.db, engine.id("job"))
     assert await engine.run() == ["last"]
     assert await engine.status("alert", "job") == "SKIPPED CANCELLED"
     await engine.check()
@@ -227,7 +227,7 @@ async def test_retry_runs_handlers_again(engine: Engine) -> None:
     await engine.fail(await claim_one(engine))
     assert await engine.run() == ["alert", "last"]
     assert await engine.status("job") == "FAILED"
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))
     assert await engine.status("a", "alert", "last") == "PENDING PENDING PENDING"
     await engine.check()
     assert await engine.run() == ["a", "last"]

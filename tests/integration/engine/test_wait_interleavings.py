@@ -12,9 +12,9 @@ from datetime import timedelta
 import pytest
 
 from aaiclick.errors import ConflictError
-from aaiclick.store.engine import control, queue
+from aaiclick.store.engine import queue, user_actions
 from aaiclick.store.engine.approvals import RecordedDecision, decide_approval
-from aaiclick.store.engine.leases import ApprovalRequest, Claim, Success, Wait
+from aaiclick.store.engine.leases_and_outcomes import ApprovalRequest, Claim, Success, Wait
 from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.engine import test_interleavings as interleavings
@@ -74,11 +74,11 @@ async def claim_one(session: Engine, claims: dict[str, Claim]) -> object:
 
 
 async def clear_waiting(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.clear_tasks(session.db, session.id("a"))
+    return await user_actions.clear_tasks(session.db, session.id("a"))
 
 
 async def redrive_all(session: Engine, claims: dict[str, Claim]) -> object:
-    return await control.redrive_dead_letters(session.db)
+    return await user_actions.redrive_dead_letters(session.db)
 
 
 for action in (wait_for_event, send, promote_later, approve, reject, claim_one, clear_waiting, redrive_all):

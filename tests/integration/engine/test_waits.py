@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from aaiclick.errors import LimitError, SubmitError
-from aaiclick.orchestration.loops import promoter
+from aaiclick.orchestration.loops import due_task_promoter
 from aaiclick.snowflake import get_snowflake_id
-from aaiclick.store.engine import control, maintenance, queue, waits
+from aaiclick.store.engine import maintenance, queue, user_actions, waits
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import Claim, Success, Wait
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import Claim, Success, Wait
 from aaiclick.store.engine.new_jobs import NewJob
 from aaiclick.store.engine.rerun import rerun_job
 from aaiclick.store.engine.submission_plan import NewTask, Plan
@@ -51,7 +51,7 @@ def state(claim: Claim) -> dict[str, Any]:
 
 async def pass_time(engine: Engine, seconds: float) -> None:
     engine.shift += timedelta(seconds=seconds)
-    await promoter.run_once(engine.db, now=await engine.now())
+    await due_task_promoter.run_once(engine.db, now=await engine.now())
 
 
 async def test_event_ends_the_wait_with_its_payload(engine: Engine) -> None:
@@ -151,7 +151,7 @@ async def test_cancel_ends_a_wait(engine: Engine) -> None:
     await engine.submit("a b")
     first, second = await engine.claim()
     await begin(engine, first, EVENT)
-    await control.cancel_job(engine.db, engine.id("job"))
+    await user_actions.cancel_job(engine.db, engine.id("job"))
     await begin(engine, second, EVENT)
     assert await send(engine) == 0
     assert await engine.status("a", "b", "job") == "CANCELLED CANCELLED CANCELLED"
@@ -163,7 +163,7 @@ async def test_clear_and_rerun_wait_again(engine: Engine) -> None:
     await begin(engine, await claim_one(engine), EVENT)
     await send(engine, keep_seconds=0.0)
     await engine.complete(await claim_one(engine))
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     claim = await claim_one(engine)
     assert claim.kwargs == "{}"
     await begin(engine, claim, EVENT)
@@ -198,7 +198,7 @@ async def test_end_of_a_job_ends_waits_for_it(engine: Engine, end: str) -> None:
     elif end == "fail":
         await engine.fail(other)
     elif end == "cancel":
-        await control.cancel_job(engine.db, engine.id("awaited"))
+        await user_actions.cancel_job(engine.db, engine.id("awaited"))
         await engine.complete(other)
     outcome = state(await claim_one(engine))["job"]
     expected = {"fail": ("FAILED", []), "cancel": ("CANCELLED", [])}.get(end, ("COMPLETED", [{"n": 1}]))
@@ -217,7 +217,7 @@ async def test_wait_for_an_unknown_job_or_itself_fails(engine: Engine) -> None:
 async def test_lost_lease_does_not_begin_a_wait(engine: Engine) -> None:
     await engine.submit("a")
     claim = await claim_one(engine)
-    await control.clear_tasks(engine.db, engine.id("a"))
+    await user_actions.clear_tasks(engine.db, engine.id("a"))
     assert await begin(engine, claim, EVENT) == set()
     assert await engine.db.fetchval("SELECT count(*) FROM waits") == 0
 
@@ -268,4 +268,4 @@ async def test_limited_job_with_a_forged_turn_ends(engine: Engine) -> None:
     assert await engine.db.fetchval("SELECT status FROM jobs WHERE id = $1", engine.id("job")) == "FAILED"
     await engine.run()
     assert await engine.status("another") == "COMPLETED"
-    await control.retry_failed_tasks(engine.db, engine.id("job"))
+    await user_actions.retry_failed_tasks(engine.db, engine.id("job"))

@@ -5,7 +5,7 @@ import pytest
 from aaiclick.cli.watch import has_other_workers
 from aaiclick.orchestration import OrchContext
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.explain import explain_task
+from aaiclick.store.engine.explain_task import explain_task
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.tenancy import orgs
 from tests.integration.engine.conftest import Engine

@@ -14,10 +14,10 @@ import pytest
 
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient
 from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhouse
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.snowflake import TIMESTAMP_SHIFT, get_snowflake_id
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease
 from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.enums import DEFAULT_ORG_ID

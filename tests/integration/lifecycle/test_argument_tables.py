@@ -5,7 +5,7 @@ import pytest
 from aaiclick.data import DataContext, View, create_object_from_value
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration import JobStatus, create_job, create_task, enqueue, run_job_test
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
 from aaiclick.store.tables.table_references import release_jobs
 
 received: list[object] = []

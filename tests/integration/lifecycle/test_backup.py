@@ -20,7 +20,7 @@ from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhous
 from aaiclick.errors import NotFoundError
 from aaiclick.local.postgres_cluster import find_binaries, server_environment
 from aaiclick.orchestration import OrchContext, create_job, create_task, get_job, run_job_test
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
@@ -30,8 +30,8 @@ from aaiclick.store.engine.submission_plan import NewTask, Plan
 from aaiclick.store.engine.submit import NewJob, submit_job
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables.table_references import release_jobs
-from aaiclick.store.tenancy.api_role import ensure_api_role
 from aaiclick.store.tenancy.orgs import create_org
+from aaiclick.store.tenancy.postgres_api_role import ensure_api_role
 from tests.integration.store.conftest import EMBEDDED, run_server
 
 ROWS = {"shop": ["n", "s"], "price": [2, 3]}

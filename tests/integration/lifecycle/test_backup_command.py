@@ -30,7 +30,7 @@ from aaiclick.local import close_stack_connections, find_both, stop_stack
 from aaiclick.orchestration import OrchContext, PermanentError, create_job, create_task, get_job
 from aaiclick.orchestration.task_context import current_scope
 from aaiclick.settings import get_settings
-from aaiclick.store.catalog import sources
+from aaiclick.store.catalog import dag_sources
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
 from tests.fork_server import FORK_SERVER
@@ -149,7 +149,7 @@ class LoadClient:
                 sale = {"id": number, "day": f"2026-11-0{1 + number % 2}", "amount": 10 + number}
                 trigger = {"kind": "manual", "payload": {"rows": [sale]}}
                 async with context.connection() as connection:
-                    job_id, _ = await sources.start_source(connection, DEFAULT_ORG_ID, "sales", "sell", trigger)
+                    job_id, _ = await dag_sources.start_source(connection, DEFAULT_ORG_ID, "sales", "sell", trigger)
                 self.jobs[job_id] = Expected("COMPLETED", row=(sale["day"], sale["amount"]))
         self._rounds += rounds
 

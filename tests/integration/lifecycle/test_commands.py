@@ -17,7 +17,7 @@ from aaiclick.data import DataContext, create_object_from_value
 from aaiclick.data.runtime.clickhouse_client import ClickHouseClient, connect
 from aaiclick.errors import ConflictError, NotFoundError
 from aaiclick.orchestration import create_job, create_task, run_job_test
-from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+from aaiclick.orchestration.pg_lifecycle import PgLifecycleHandler
 from aaiclick.orchestration.table_audit import find_inconsistencies
 from aaiclick.orchestration.tenant_databases import TenantDatabases
 from aaiclick.store.engine.invariants import INVARIANTS

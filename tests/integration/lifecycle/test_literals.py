@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from aaiclick.store.engine import control, queries
+from aaiclick.store.engine import queries, user_actions
 from aaiclick.store.engine.invariants import check_invariants
-from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.leases_and_outcomes import Success
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect
 from aaiclick.store.tables import literal_results
@@ -87,7 +87,7 @@ async def test_a_reservation_without_an_end_is_taken_over(servers, ending):
 
 async def test_clearing_a_task_deletes_its_literal(servers):
     task_id, table = await complete_with_literal(servers)
-    await control.clear_tasks(servers.db, task_id)
+    await user_actions.clear_tasks(servers.db, task_id)
     assert await literal_results.load_literals(servers.db, [table], DEFAULT_ORG_ID) == {}
 
 

@@ -8,8 +8,8 @@ import pytest
 from aaiclick.data import DataContext, create_object_from_value, delete_object, open_reference
 from aaiclick.data.errors import ObjectNotFoundError
 from aaiclick.errors import LeaseLost
-from aaiclick.orchestration.lifecycle import PgLifecycleHandler
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.pg_lifecycle import PgLifecycleHandler
 from aaiclick.store.tables import table_references
 from tests.integration.lifecycle.conftest import new_table, until
 

@@ -3,9 +3,9 @@
 import pytest
 
 from aaiclick.errors import NotFoundError, SubmitError
-from aaiclick.store.engine import control
+from aaiclick.store.engine import user_actions
 from aaiclick.store.engine.invariants import check_invariants
-from aaiclick.store.engine.leases import Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success
 from aaiclick.store.engine.maintenance import delete_old_history, reap_expired_leases
 from aaiclick.store.tables import table_references
 from aaiclick.store.tenancy.orgs import create_org
@@ -82,9 +82,9 @@ async def test_every_end_of_an_attempt_releases_its_tables(servers, ending):
         await servers.db.execute("UPDATE tasks SET lease_expires_at = now() - interval '1 second'")
         await reap_expired_leases(servers.db, delay_seconds=lambda *_: 0)
     elif ending == "cleared":
-        await control.clear_tasks(servers.db, lease.task_id)
+        await user_actions.clear_tasks(servers.db, lease.task_id)
     else:
-        await control.cancel_tasks(servers.db, [lease.task_id])
+        await user_actions.cancel_tasks(servers.db, [lease.task_id])
         await servers.acknowledge(failures=[Failure(lease, "cancelled", "cancelled", permanent=True)])
     assert await servers.counts() == {table: 0}
 
@@ -122,7 +122,7 @@ async def test_arguments_are_held_by_the_job(servers):
     assert await servers.counts() == {table: 2}
     assert await servers.owners(table) == {"ATTEMPT", "JOB"}
     await servers.acknowledge(releases=[lease])
-    await control.cancel_job(servers.db, job)
+    await user_actions.cancel_job(servers.db, job)
     await table_references.release_ended_jobs(servers.db)
     assert await servers.counts() == {table: 0}
 
@@ -189,7 +189,7 @@ async def test_deleted_job_releases_all_tables(servers):
 async def test_cleared_task_releases_its_result(servers):
     _, between, final = await chain(servers)
     (first,) = await servers.db.fetch("SELECT id FROM tasks WHERE type = 'first'")
-    await control.clear_tasks(servers.db, first["id"])
+    await user_actions.clear_tasks(servers.db, first["id"])
     assert await servers.counts() == {between: 0, final: 0}
 
 

@@ -20,8 +20,8 @@ from aaiclick.data import DataContext, create_object_from_value, open_reference
 from aaiclick.operators import map  # noqa: A004
 from aaiclick.orchestration import JobStatus, create_job, create_task, run_job_test
 from aaiclick.orchestration.loops import reaper
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper
 from aaiclick.orchestration.worker.result_publishing import ResultPublisher
 from aaiclick.store.engine.invariants import check_invariants
 from aaiclick.store.tables import table_references
@@ -138,7 +138,7 @@ async def test_scenario_1_table_without_a_reference_is_swept(servers, monkeypatc
     assert len(await servers.tables()) == 1
     assert await servers.counts() == {}
     assert await TableSweeper().run_once() == 0  # it is too new
-    monkeypatch.setattr("aaiclick.orchestration.loops.sweeper.SILENT_SECONDS", 0)
+    monkeypatch.setattr("aaiclick.orchestration.loops.table_sweeper.SILENT_SECONDS", 0)
     await until(lambda: TableSweeper(max_age_seconds=0).run_once())
     assert await servers.tables() == set()
 
@@ -146,7 +146,7 @@ async def test_scenario_1_table_without_a_reference_is_swept(servers, monkeypatc
 LOSES_DECREFS = """
     import asyncio, os, signal
     from aaiclick.data import DataContext, create_object_from_value
-    from aaiclick.orchestration.lifecycle import PgLifecycleHandler
+    from aaiclick.orchestration.pg_lifecycle import PgLifecycleHandler
 
     async def main():
         handler = PgLifecycleHandler()
@@ -174,8 +174,8 @@ FLUSHES_HALF = """
     import asyncio, os, signal, sys
     from uuid import UUID
     from aaiclick.local import find_postgres
-    from aaiclick.orchestration.lifecycle import PgLifecycleHandler
-    from aaiclick.store.engine.leases import Lease
+    from aaiclick.orchestration.pg_lifecycle import PgLifecycleHandler
+    from aaiclick.store.engine.leases_and_outcomes import Lease
     from aaiclick.store.tables import table_references
 
     lease = Lease({task_id}, {attempt}, UUID("{token}"))

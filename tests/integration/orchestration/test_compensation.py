@@ -16,7 +16,7 @@ from aaiclick.orchestration import (
     task,
 )
 from aaiclick.orchestration.compensation import describe_compensation
-from aaiclick.store.engine import control
+from aaiclick.store.engine import user_actions
 
 calls: list[str] = []
 broken: set[str] = set()
@@ -115,9 +115,9 @@ async def restart(change: str, job_id: int, name: str) -> None:
         query = "SELECT min(id) FROM tasks WHERE job_id = $1 AND (type LIKE '%' || $2 OR kwargs ->> 'name' = $2)"
         task_id = await connection.fetchval(query, job_id, name)
         if change == "clear":
-            await control.clear_tasks(connection, task_id)
+            await user_actions.clear_tasks(connection, task_id)
         else:
-            await control.redrive_dead_letters(connection, task_ids=[task_id])
+            await user_actions.redrive_dead_letters(connection, task_ids=[task_id])
 
 
 async def test_retry_leaves_steps_that_were_not_undone() -> None:

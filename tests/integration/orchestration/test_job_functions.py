@@ -14,8 +14,8 @@ import pytest
 from aaiclick.errors import NotFoundError, SubmitError
 from aaiclick.orchestration import OrchContext, create_job, create_task, list_jobs
 from aaiclick.orchestration.function_registry import collect_job_functions, register_module_jobs, run_job_function
+from aaiclick.orchestration.jobs_by_function_name import make_named_plan
 from aaiclick.orchestration.loops import scheduler
-from aaiclick.orchestration.named_jobs import make_named_plan
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries

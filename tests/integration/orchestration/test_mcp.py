@@ -20,9 +20,9 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 from pydantic import SecretStr
 
-from aaiclick.api.orgs import SetSecretRequest
+from aaiclick.api.tenancy import SetSecretRequest
+from aaiclick.cli.local_and_remote_operations import open_operations
 from aaiclick.cli.mcp import check_installation
-from aaiclick.cli.operations import open_operations
 from aaiclick.data import create_object_from_query, create_object_from_value
 from aaiclick.data.expectations import unique
 from aaiclick.mcp.server import OperationsThread, build_server

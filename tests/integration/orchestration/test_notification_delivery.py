@@ -21,7 +21,7 @@ from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import notification_rules as rules
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.leases import Failure
+from aaiclick.store.engine.leases_and_outcomes import Failure
 from aaiclick.store.engine.notification_rules import Channel, Rule
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID, DEFAULT_ORG_SLUG, NOTIFICATION_QUEUE

@@ -20,9 +20,9 @@ from aaiclick.orchestration import (
     get_task,
     run_job_test,
 )
-from aaiclick.orchestration.lifecycle import PgLifecycleHandler
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
-from aaiclick.orchestration.loops.sweeper import TableSweeper
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_sweeper import TableSweeper
+from aaiclick.orchestration.pg_lifecycle import PgLifecycleHandler
 
 HERE = "tests.integration.orchestration.test_source_examples"
 

@@ -19,8 +19,8 @@ from aaiclick.orchestration.runtimes import lambda_invoke
 from aaiclick.orchestration.worker.inline_runner import run_until_job_ends
 from aaiclick.settings import get_settings
 from aaiclick.store.engine import queries, queue
-from aaiclick.store.engine.explain import explain_task
-from aaiclick.store.engine.leases import Success
+from aaiclick.store.engine.explain_task import explain_task
+from aaiclick.store.engine.leases_and_outcomes import Success
 from tests.fork_server import FORK_SERVER
 from tests.integration.catalog.conftest import JOBS, order
 from tests.integration.gateways import GatewayEndpoint

@@ -7,12 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from aaiclick.endpoints import RuntimeEndpoint
 from aaiclick.orchestration.loops.runtime_dispatcher import RuntimeDispatcher
+from aaiclick.server_addresses import RuntimeEndpoint
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue
 from aaiclick.store.engine.enqueue import enqueue_tasks
-from aaiclick.store.engine.explain import explain_task
+from aaiclick.store.engine.explain_task import explain_task
 from aaiclick.store.engine.submission_plan import NewTask
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from aaiclick.cli.main import cli
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect

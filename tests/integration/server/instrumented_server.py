@@ -2,8 +2,8 @@
 
 The file named by CALLBACK_LOG gets a line for each callback that took more than CALLBACK_MS: milliseconds, callback.
 CPU time of the thread is measured, so that a busy machine does not change the result. LIMITS (JSON) replaces
-constants: {"aaiclick.server.http_protocol.HEADER_SECONDS": 1}. The loop is asyncio's: uvloop's callbacks cannot be
-measured.
+constants: {"aaiclick.server.connection_time_limits.HEADER_SECONDS": 1}. The loop is asyncio's: uvloop's
+callbacks cannot be measured.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aaiclick.catalog import analysis
-from aaiclick.catalog.analysis import current_client
+from aaiclick.catalog import sql_yaml_analysis
 from aaiclick.catalog.errors import DagError, QueryRefusedError
 from aaiclick.catalog.queries.table_rewrite import PhysicalTable
+from aaiclick.catalog.sql_yaml_analysis import current_client
 from aaiclick.server.analysis_pool import MAX_CLIENT_WAITING, AnalysisLimitError, AnalysisPool
-from aaiclick.server.problems import TooManyRequestsError
+from aaiclick.server.problem_responses import TooManyRequestsError
 
 ENDLESS = (r"(a+)+$", "a" * 60 + "b")
 
@@ -22,34 +22,34 @@ ENDLESS = (r"(a+)+$", "a" * 60 + "b")
 @pytest.fixture
 async def pool() -> AsyncIterator[AnalysisPool]:
     pool = AnalysisPool(cpu_seconds=0.5)
-    with analysis.use_pool(pool):
+    with sql_yaml_analysis.use_pool(pool):
         yield pool
     await pool.close()
 
 
 async def test_results_and_errors_come_from_another_process(pool: AnalysisPool) -> None:
     assert await pool.run(os.getpid) != os.getpid()
-    assert await analysis.run_analysis(os.getpid) != os.getpid()
-    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
-    prepared = await analysis.prepare_query("SELECT a FROM d", {"d": PhysicalTable("t1", ("a",))})
+    assert await sql_yaml_analysis.run_analysis(os.getpid) != os.getpid()
+    assert await sql_yaml_analysis.find_datasets_read("SELECT a FROM d") == {"d"}
+    prepared = await sql_yaml_analysis.prepare_query("SELECT a FROM d", {"d": PhysicalTable("t1", ("a",))})
     assert "`t1`" in prepared.text
     with pytest.raises(QueryRefusedError, match="not a SELECT"):
-        await analysis.find_datasets_read("DROP TABLE d")
+        await sql_yaml_analysis.find_datasets_read("DROP TABLE d")
     with pytest.raises(DagError) as refused:
-        await analysis.load_dag("a: [", "mine.yaml")
+        await sql_yaml_analysis.load_dag("a: [", "mine.yaml")
     assert refused.value.file == "mine.yaml"
 
 
 async def test_endless_call_is_killed_and_the_next_one_succeeds(pool: AnalysisPool) -> None:
     with pytest.raises(AnalysisLimitError):
         await pool.run(re.search, *ENDLESS)
-    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
+    assert await sql_yaml_analysis.find_datasets_read("SELECT a FROM d") == {"d"}
 
 
 async def test_call_over_the_memory_limit_fails(pool: AnalysisPool) -> None:
     with pytest.raises(AnalysisLimitError):
         await pool.run(eval, "len(bytes(4 << 30))")  # without the limit it returns at once
-    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
+    assert await sql_yaml_analysis.find_datasets_read("SELECT a FROM d") == {"d"}
 
 
 async def test_exited_process_is_replaced(pool: AnalysisPool) -> None:
@@ -78,7 +78,7 @@ async def test_one_client_cannot_use_all_processes(pool: AnalysisPool) -> None:
 
     async def ask(client: str = "other") -> None:
         current_client.set(client)
-        assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
+        assert await sql_yaml_analysis.find_datasets_read("SELECT a FROM d") == {"d"}
 
     await asyncio.gather(ask("first"), ask("second"))  # both processes are warm
     attacks = [asyncio.create_task(attack()) for _ in range(MAX_CLIENT_WAITING)]
@@ -95,4 +95,4 @@ async def test_cancelled_call_kills_its_process(pool: AnalysisPool) -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert await analysis.find_datasets_read("SELECT a FROM d") == {"d"}
+    assert await sql_yaml_analysis.find_datasets_read("SELECT a FROM d") == {"d"}

@@ -8,7 +8,7 @@ import json
 import httpx
 import psutil
 
-from aaiclick.store.engine import control
+from aaiclick.store.engine import user_actions
 from aaiclick.store.statements import statement
 
 SUBSCRIBERS = 200
@@ -51,7 +51,7 @@ def test_stream_reports_a_job_from_start_to_end(site) -> None:
             "id": job_id, "name": "watched", "status": "PENDING", "total_tasks": 1, "open_tasks": 1, "failed_tasks": 0,
             "cancelled_tasks": 0, "paused": False,
         }  # fmt: skip
-        site.run(lambda connection: control.cancel_job(connection, int(job_id)))
+        site.run(lambda connection: user_actions.cancel_job(connection, int(job_id)))
         assert stream.next()[1]["status"] == "CANCELLED"
 
 
@@ -87,7 +87,7 @@ def test_stream_of_one_job_has_only_its_events(site) -> None:
     with listening(site, params={"job_id": job_id}) as response:
         stream = Stream(response)
         submit(site, "another")
-        site.run(lambda connection: control.cancel_job(connection, int(job_id)))
+        site.run(lambda connection: user_actions.cancel_job(connection, int(job_id)))
         assert (stream.next()[1]["id"], job_id) == (job_id, job_id)
     assert site.as_("other-reader").get("/v1/events", params={"job_id": job_id}).status_code == 404
 

@@ -22,8 +22,8 @@ from aaiclick.data.errors import DataError
 from aaiclick.data.io import export
 from aaiclick.data.io.formats import FORMATS
 from aaiclick.data.runtime.clickhouse_client import connect
-from aaiclick.endpoints import parse_clickhouse_url
 from aaiclick.errors import UnreachableError
+from aaiclick.server_addresses import parse_clickhouse_url
 from tests.fork_server import FORK_SERVER
 
 STOCK = """

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from aaiclick.api.dead_letters import DeadLetter, DeadLetterGroup
 from aaiclick.api.jobs import Job
-from aaiclick.api.orgs import ApiKey, Org
 from aaiclick.api.tasks import Task, WaitReason
+from aaiclick.api.tenancy import ApiKey, Org
 from aaiclick.api.workers import Queue, Worker
 from aaiclick.cli import remote
 from aaiclick.store.enums import DEFAULT_ORG_ID

@@ -20,7 +20,7 @@ from aaiclick.errors import (
     UnauthorisedError,
     UnreachableError,
 )
-from aaiclick.server.problems import PROBLEM_TYPES
+from aaiclick.server.problem_responses import PROBLEM_TYPES
 from tests.documentation import list_examples
 from tests.integration.server.conftest import with_connection
 

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import pytest
 
-from aaiclick.endpoints import ServerEndpoint
 from aaiclick.orchestration.function_registry import collect_job_functions
 from aaiclick.orchestration.gateway import make_gateway
+from aaiclick.server_addresses import ServerEndpoint
 from tests.integration.server.browser import Browser
 
 PAGE = (Path(__file__).parents[3] / "docs" / "functions.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue
-from aaiclick.store.engine.leases import Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success
 
 GRAPH = {
     "name": "graph",

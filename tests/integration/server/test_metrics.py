@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aaiclick.server.metrics import render_metrics
 from aaiclick.store.engine import maintenance, queue
-from aaiclick.store.engine.leases import Failure, Success
+from aaiclick.store.engine.leases_and_outcomes import Failure, Success
 from aaiclick.store.engine.maintenance import delete_old_history
 from aaiclick.store.enums import BUCKETS, DEFAULT_ORG_ID
 from aaiclick.store.metrics import load_metrics
@@ -152,7 +152,7 @@ async def _run_ready(connection, *, fails: bool) -> None:
 
 async def test_counters_do_not_fall_when_tasks_restart(db) -> None:
     """A failed job is retried, a completed task cleared, a job deleted: each end of a task or job counts once."""
-    from aaiclick.store.engine import control
+    from aaiclick.store.engine import user_actions
 
     scrapes = [_totals(await scrape(db))]
 
@@ -166,12 +166,12 @@ async def test_counters_do_not_fall_when_tasks_restart(db) -> None:
 
     job_id = await _run_job(db, fails=True)
     await rises(jobs_created=1, jobs_failed=1, tasks_created=2, tasks_failed=2)
-    await control.retry_failed_tasks(db, job_id)
+    await user_actions.retry_failed_tasks(db, job_id)
     await rises(jobs_failed=1, jobs_completed=0, tasks_failed=2)
     await _run_ready(db, fails=False)
     await rises(jobs_created=1, jobs_failed=1, jobs_completed=1, tasks_failed=2, tasks_completed=2)
     task_id = await db.fetchval("SELECT min(id) FROM tasks WHERE job_id = $1", job_id)
-    await control.clear_tasks(db, task_id)
+    await user_actions.clear_tasks(db, task_id)
     await rises(jobs_completed=1, tasks_completed=2)
     await _run_ready(db, fails=False)
     await rises(jobs_created=1, jobs_completed=2, tasks_created=2, tasks_completed=3)

@@ -11,9 +11,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from aaiclick.catalog.visibility import hidden_tables
+from aaiclick.catalog.dataset_visibility import hidden_tables
 from aaiclick.data import DataContext, create_object_from_value
-from aaiclick.endpoints import parse_clickhouse_url
+from aaiclick.server_addresses import parse_clickhouse_url
 from aaiclick.store.catalog.datasets import Reader
 from aaiclick.store.enums import DEFAULT_ORG_ID
 

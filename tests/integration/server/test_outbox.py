@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from aaiclick.errors import NotFoundError
-from aaiclick.store.catalog import events
+from aaiclick.store.catalog import dataset_events
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 
@@ -25,7 +25,7 @@ def failed(site):
 
 
 async def _failed_event(connection, org_id):
-    job_id = await events.open_job(connection, org_id, "broken", None, {})
+    job_id = await dataset_events.open_job(connection, org_id, "broken", None, {})
     await connection.execute("UPDATE jobs SET status = 'FAILED', started_at = now(), completed_at = now(), "
                              "error = 'Event 1 could not be routed. See' WHERE id = $1", job_id)  # fmt: skip
     return await connection.fetchval(

@@ -7,12 +7,12 @@ from uuid import uuid4
 import pytest
 from fastapi.routing import APIRoute
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.operations.actor import Permission, scope_permissions
 from aaiclick.server.app import create_app
 from aaiclick.server.app_state import AppState
 from aaiclick.server.routes import ALL
 from aaiclick.server.routing import PERMISSION_EXTENSION
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.settings import Settings
 
 ROUTES = [(route.method, route.path, route.permission) for routes in ALL for route in routes.declared]

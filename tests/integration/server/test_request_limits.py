@@ -22,8 +22,8 @@ from tests.integration.server.test_event_loop import wait_for_url
 
 BODY_BYTES = 2_000_000
 LIMITS = {
-    "aaiclick.server.http_protocol.HEADER_SECONDS": 1.0,
-    "aaiclick.server.http_protocol.DRAIN_SECONDS": 0.5,
+    "aaiclick.server.connection_time_limits.HEADER_SECONDS": 1.0,
+    "aaiclick.server.connection_time_limits.DRAIN_SECONDS": 0.5,
     "aaiclick.server.request_body.BODY_SECONDS": 1.0,
     "aaiclick.server.request_body.MIN_BYTES_PER_SECOND": 1_000_000_000,
 }

@@ -11,7 +11,7 @@ from aaiclick.errors import AaiclickError
 from aaiclick.store.models import metadata
 from aaiclick.store.models.row_level_security import POLICIES
 from aaiclick.store.postgres_connections import connect
-from aaiclick.store.tenancy.api_role import create_api_pool, ensure_api_role, set_tenant
+from aaiclick.store.tenancy.postgres_api_role import create_api_pool, ensure_api_role, set_tenant
 
 OURS, THEIRS = uuid4(), uuid4()
 

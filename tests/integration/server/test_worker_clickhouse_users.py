@@ -16,8 +16,7 @@ import httpx
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from aaiclick.endpoints import ClickHouseEndpoint
-from aaiclick.orchestration.clickhouse_users import (
+from aaiclick.orchestration.http_worker_clickhouse_users import (
     VALID_SECONDS,
     drop_statement,
     renew_statement,
@@ -31,6 +30,7 @@ from aaiclick.orchestration.tenant_databases import (
     tenant_endpoint,
     user_statements,
 )
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.store.engine.workers import WorkerLiveness, check_liveness
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.integration.cluster.nodes import CLUSTER, ClusterNode, _free_ports

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from aaiclick.api.worker_protocol import endpoints
 from aaiclick.operations.actor import Permission
 from aaiclick.server.routing import PERMISSION_EXTENSION
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from tests.integration.server.http_worker import HttpWorker
 from tests.integration.server.test_permissions import app
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from aaiclick.data import DataContext, create_object_from_value
-from aaiclick.endpoints import parse_clickhouse_url
 from aaiclick.orchestration.tenant_databases import TenantDatabases
+from aaiclick.server_addresses import parse_clickhouse_url
 from tests.integration.server.http_worker import HttpWorker, enqueue, show
 
 

@@ -17,8 +17,8 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.local.drop_privileges import choose_unprivileged_user
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.migrate import upgrade
 from tests.cases import ALL_CASES
 

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SettingsError, UnauthorisedError, UnreachableError, UnsupportedServerError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store import postgres_connections as engine_module
 from aaiclick.store.postgres_connections import check_server, connect, create_engine
 

@@ -14,7 +14,7 @@ import pytest
 from aaiclick.data import create_object_from_value
 from aaiclick.orchestration import OrchContext, create_job, create_task, run_job_test
 from aaiclick.orchestration.loops import leader
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
 from aaiclick.settings import get_settings
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store.engine import queue

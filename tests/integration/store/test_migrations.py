@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store import alembic_commands
 from aaiclick.store.migrate import (
     check_schema,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.migrate import check_schema, upgrade
 from aaiclick.store.models import metadata
 from aaiclick.store.postgres_connections import create_engine

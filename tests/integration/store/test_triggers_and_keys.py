@@ -7,7 +7,7 @@ import pytest
 from sqlmodel import select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from aaiclick.endpoints import PostgresEndpoint
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID, JobStatus, TaskReadiness, TaskStatus
 from aaiclick.store.models import Job, Org, Task
 from aaiclick.store.postgres_connections import create_engine

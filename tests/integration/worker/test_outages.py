@@ -19,7 +19,7 @@ TASKS = """
 import pathlib
 from aaiclick.data import DataContext, create_object_from_value, get_data_context
 from aaiclick.errors import UnreachableError
-from aaiclick.endpoints import ClickHouseEndpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 async def give_when(path, value):
     pathlib.Path(path + ".began").touch()

@@ -9,8 +9,8 @@ import socket
 import pytest
 
 from aaiclick.data.runtime.clickhouse_client import connect as clickhouse
-from aaiclick.endpoints import ServerEndpoint
-from aaiclick.orchestration.loops.cleanup import PgCleanupWorker
+from aaiclick.orchestration.loops.table_cleanup import PgCleanupWorker
+from aaiclick.server_addresses import ServerEndpoint
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect

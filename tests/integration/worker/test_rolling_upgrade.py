@@ -15,8 +15,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from aaiclick.endpoints import ServerEndpoint
 from aaiclick.errors import SchemaError
+from aaiclick.server_addresses import ServerEndpoint
 from aaiclick.snowflake import get_snowflake_id
 from aaiclick.store import alembic_commands
 from aaiclick.store.engine.enqueue import enqueue_tasks

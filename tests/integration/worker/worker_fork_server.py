@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.worker.process_config import EXIT_FINISHED, ProcessSetup, WorkerConfig
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.store.engine.workers import register_worker
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.postgres_connections import connect

@@ -8,7 +8,7 @@ from aaiclick.catalog.dags.data_tests import DataTestSpec, build_tests
 from aaiclick.catalog.dags.hashing import dataset_hashes, version_hash
 from aaiclick.catalog.dags.load import load_dag
 from aaiclick.catalog.errors import DagError
-from aaiclick.data.compile.data_tests import CheckedRows, FreshnessOf, RowCount, Unique
+from aaiclick.data.compile.data_test_queries import CheckedRows, FreshnessOf, RowCount, Unique
 from aaiclick.data.expectations import between, unique
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration import task

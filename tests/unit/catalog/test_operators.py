@@ -14,7 +14,7 @@ from aaiclick.catalog.errors import OperatorError
 from aaiclick.catalog.operators.alert_state import AlertState, evaluate_alert
 from aaiclick.catalog.operators.config import BUILT_IN, Condition, FollowerConfig, default_registry
 from aaiclick.catalog.operators.follower_state import FollowerState, advance_state, next_range, rewind_state
-from aaiclick.catalog.operators.range_state import (
+from aaiclick.catalog.operators.integer_ranges import (
     Aggregation,
     Range,
     absorb_ranges,

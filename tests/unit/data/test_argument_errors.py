@@ -19,7 +19,7 @@ from aaiclick.data import col, length
 from aaiclick.data.types import user_type
 from aaiclick.errors import AaiclickError
 from tests.integration.data.reference import NAMES, SECTIONS, examples
-from tests.unit.data.test_compiler import table
+from tests.unit.data.test_relation_compiler import table
 
 COLUMNS = {"k": "String", "i": "Nullable(Int64)", "f": "Nullable(Float64)", "b": "Nullable(Bool)",
            "s": "Nullable(String)",

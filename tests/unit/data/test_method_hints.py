@@ -11,7 +11,7 @@ from aaiclick.data import col, method_hints
 from aaiclick.data.errors import DataTypeError, UnknownMethodError
 from aaiclick.data.grouping import GroupBy
 from aaiclick.data.object import Object
-from tests.unit.data.test_compiler import table
+from tests.unit.data.test_relation_compiler import table
 
 X = col("x")
 

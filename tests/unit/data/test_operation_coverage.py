@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import aaiclick.data
 from aaiclick.data import Column, GroupBy, Object, View, col
 from aaiclick.data.expressions.aggregate_methods import AggregateMethods
-from aaiclick.data.expressions.namespaces import (
+from aaiclick.data.expressions.method_namespaces import (
     DateMethods,
     JsonMethods,
     ListMethods,

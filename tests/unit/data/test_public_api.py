@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aaiclick.data
 from aaiclick.data import Column, GroupBy, Object
-from aaiclick.data.expressions.namespaces import (
+from aaiclick.data.expressions.method_namespaces import (
     DateMethods,
     JsonMethods,
     ListMethods,

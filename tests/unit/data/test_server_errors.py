@@ -8,8 +8,8 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from aaiclick.data.errors import ObjectNotFoundError, QueryError
 from aaiclick.data.runtime.server_errors import translate_error
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import UnauthorisedError, UnreachableError
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 TARGET = ClickHouseEndpoint("db", 8123, "user", "shop")
 

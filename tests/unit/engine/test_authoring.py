@@ -9,7 +9,7 @@ import pytest
 
 from aaiclick.errors import SubmitError
 from aaiclick.orchestration import Group, Task, create_task, job, task
-from aaiclick.orchestration.arguments import serialise_arguments
+from aaiclick.orchestration.argument_serialisation import serialise_arguments
 from aaiclick.orchestration.submit_plan import collect_unsubmitted, make_plan
 from aaiclick.store.engine.result_placeholders import referenced_task_ids, resolve_placeholders
 

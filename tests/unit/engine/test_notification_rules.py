@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from aaiclick.store.engine.deliveries import MAX_MESSAGES, split_messages
+from aaiclick.store.engine.notification_deliveries import MAX_MESSAGES, split_messages
 from aaiclick.store.engine.notification_rules import Channel, Rule, choose_channels, due_time, escalation_time
 
 NOON = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

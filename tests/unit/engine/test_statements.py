@@ -11,7 +11,7 @@ import pytest
 
 import aaiclick
 from aaiclick.orchestration.retry_policy import RetryPolicy
-from aaiclick.store.engine.explain import TaskFacts, explain_facts
+from aaiclick.store.engine.explain_task import TaskFacts, explain_facts
 from aaiclick.store.engine.invariants import INVARIANTS
 from aaiclick.store.models import metadata
 from aaiclick.store.statements import load_columns, load_statements

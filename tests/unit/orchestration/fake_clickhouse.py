@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from aaiclick.data.errors import QueryError
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import UnauthorisedError, UnreachableError
+from aaiclick.server_addresses import ClickHouseEndpoint
 
 ADMIN = ClickHouseEndpoint("db.example.org", 8443, "admin", "main", "hunter2", secure=True)
 START = 1_800_000_000

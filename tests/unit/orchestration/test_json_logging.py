@@ -8,11 +8,11 @@ import logging
 from contextvars import copy_context
 from uuid import uuid4
 
-from aaiclick.endpoints import ServerEndpoint
 from aaiclick.orchestration.gateway.http import HttpAttemptGateway
 from aaiclick.orchestration.json_logging import LOG_FIELDS, make_json_handler
 from aaiclick.orchestration.task_context import TaskScope, enter_scope
-from aaiclick.store.engine.leases import Lease
+from aaiclick.server_addresses import ServerEndpoint
+from aaiclick.store.engine.leases_and_outcomes import Lease
 
 
 def test_log_line_has_the_fields_of_its_task() -> None:

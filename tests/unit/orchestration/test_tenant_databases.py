@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from aaiclick.data.runtime import clickhouse_client as data_client
-from aaiclick.endpoints import ClickHouseEndpoint
 from aaiclick.errors import UnreachableError
 from aaiclick.orchestration.tenant_databases import TenantDatabases, role_name, role_statements, tenant_endpoint
+from aaiclick.server_addresses import ClickHouseEndpoint
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from tests.unit.orchestration.fake_clickhouse import ADMIN, FakeClickHouse
 

@@ -17,7 +17,7 @@ from aaiclick.errors import SettingsError
 from aaiclick.orchestration import tracing
 from aaiclick.orchestration.tracing.spans import Tracing, trace_id_for
 from aaiclick.settings import get_settings
-from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease
 
 ORG = uuid4()
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from aaiclick.server.problems import BusyError, TooManyRequestsError
+from aaiclick.server.problem_responses import BusyError, TooManyRequestsError
 from aaiclick.server.query_limits import MAX_ORG_QUERIES, MAX_QUERIES, QueryLimiter
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from aaiclick.server.problems import BusyError, MalformedError, TooLargeError, TooManyRequestsError
+from aaiclick.server.problem_responses import BusyError, MalformedError, TooLargeError, TooManyRequestsError
 from aaiclick.server.request_body import ANONYMOUS_BYTES, MAX_DEPTH, MAX_VALUES, BodyBudget, JsonScanner
 
 ACCEPTED = {

@@ -13,7 +13,7 @@ from aaiclick.api.worker_protocol.claims import ClaimResponse
 from aaiclick.api.worker_protocol.field_types import LeaseRequest
 from aaiclick.api.worker_protocol.tasks import AddTasksRequest
 from aaiclick.api.worker_protocol.workers import SettleRequest
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
 from aaiclick.store.task_options import TaskOptions
 

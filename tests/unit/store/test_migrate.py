@@ -11,8 +11,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from aaiclick import store
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import SchemaError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.migrate import run_migrate_command
 from aaiclick.store.migrations import HEAD
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr
 
-from aaiclick.endpoints import parse_secret_keys
 from aaiclick.errors import SecretError
+from aaiclick.server_addresses import parse_secret_keys
 from aaiclick.settings import Settings
 from aaiclick.store.tenancy.secret_encryption import KEY_FILE, create_key_file, load_keys, new_key, write_key_file
 

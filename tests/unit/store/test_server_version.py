@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aaiclick.endpoints import PostgresEndpoint
 from aaiclick.errors import UnsupportedServerError
+from aaiclick.server_addresses import PostgresEndpoint
 from aaiclick.store.postgres_connections import check_version
 
 ENDPOINT = PostgresEndpoint("db.example", 5432, "u", "d", "secret")

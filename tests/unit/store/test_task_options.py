@@ -25,9 +25,9 @@ FILES = {
     "api/tasks.py",  # the field of all requests
     "store/sql/promotion.sql",  # admits as many tasks of a key
     "store/sql/explain_task.sql",  # names the limit to a user
-    "store/catalog/events.py",  # sets it from a DAG file
+    "store/catalog/dataset_events.py",  # sets it from a DAG file
 }
-USERS = {"store/engine/deliveries.py"}
+USERS = {"store/engine/notification_deliveries.py"}
 """Files that set the option of tasks of their own."""
 
 EVERYTHING = TaskOptions(

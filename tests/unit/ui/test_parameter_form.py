@@ -11,8 +11,8 @@ import pytest
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
+from aaiclick.orchestration.json_schema_validation import check_arguments
 from aaiclick.orchestration.parameters import JobParameters
-from aaiclick.orchestration.schema_validation import check_arguments
 from aaiclick.server.ui.parameter_form import FIELD_PREFIX, make_fields, parse_form
 
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 
 from aaiclick.server.ui.svg import charts, gantt, job_graph
-from aaiclick.server.ui.svg.collapse import collapse_tasks, collapse_types, find_critical_path, find_predecessors
-from aaiclick.server.ui.svg.layout import compute_layout
+from aaiclick.server.ui.svg.collapse_tasks import collapse_tasks, collapse_types, find_critical_path, find_predecessors
+from aaiclick.server.ui.svg.graph_layout import compute_layout
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BOX = (100.0, 30.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from aaiclick.orchestration.worker.claim_buffer import ClaimBuffer
-from aaiclick.store.engine.leases import Claim, Lease
+from aaiclick.store.engine.leases_and_outcomes import Claim, Lease
 
 
 def claim(task_id: int, priority: int) -> Claim:

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import psutil
 
-from aaiclick.endpoints import ClickHouseEndpoint, PostgresEndpoint
 from aaiclick.orchestration.gateway import make_gateway
 from aaiclick.orchestration.worker import isolation as isolated
 from aaiclick.orchestration.worker.isolation import Isolation
 from aaiclick.orchestration.worker.process_config import ProcessSetup
 from aaiclick.orchestration.worker.running_task import make_running_task
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.server_addresses import ClickHouseEndpoint, PostgresEndpoint
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 ME = "tests.unit.worker.test_isolation"

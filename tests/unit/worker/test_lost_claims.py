@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from aaiclick.orchestration.worker.worker_process import lost_claims
-from aaiclick.store.engine.leases import Lease
+from aaiclick.store.engine.leases_and_outcomes import Lease
 from aaiclick.store.engine.worker_leases import HeldLease
 
 NOW = 100.0

@@ -9,7 +9,7 @@ import asyncpg
 
 from aaiclick.orchestration.worker.process_config import WorkerConfig
 from aaiclick.orchestration.worker.worker_process import InFlightExchange, WorkerProcess
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success
 
 EXECUTOR = Mock(batches=Mock(batched_items=0))
 

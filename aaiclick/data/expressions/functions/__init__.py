@@ -7,7 +7,7 @@
 - `comparisons`: comparisons, logic, bits and tests of values
 - `mathematics`: mathematical functions and hashes
 - `text`: string functions and regular expressions
-- `temporal`: date and time functions
+- `dates_and_times`: date and time functions
 - `time_buckets`: intervals that contain a date or datetime
 - `time_formats`: strftime and strptime
 - `nested`: arrays, maps, structs and JSON text
@@ -15,26 +15,26 @@
 - `casts`: casts that keep the value
 - `conditional`: conditional functions
 - `aggregates`: aggregates
-- `sketches`: the most frequent value, and approximate aggregates
+- `approximate_aggregates`: the most frequent value, and approximate aggregates
 - `windows`: window functions
 - `durations`: functions of durations, and of dates and datetimes with them
 
-Next: aaiclick.data.compile.compiler, which calls the builders of SQL.
+Next: aaiclick.data.compile.relation_compiler, which calls the builders of SQL.
 """
 
 from aaiclick.data.expressions.functions import (
     aggregates,
+    approximate_aggregates,
     arithmetic,
     casts,
     comparisons,
     conditional,
+    dates_and_times,
     division,
     durations,
     mathematics,
     nested,
     powers,
-    sketches,
-    temporal,
     text,
     time_buckets,
     time_formats,
@@ -56,17 +56,17 @@ __all__ = [
     "FunctionKind",
     "NotDefinedError",
     "aggregates",
+    "approximate_aggregates",
     "arithmetic",
     "casts",
     "comparisons",
     "conditional",
+    "dates_and_times",
     "division",
     "durations",
     "mathematics",
     "nested",
     "powers",
-    "sketches",
-    "temporal",
     "text",
     "time_buckets",
     "time_formats",

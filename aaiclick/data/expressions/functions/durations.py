@@ -11,6 +11,7 @@ from __future__ import annotations
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.casts import build_cast, build_checked_cast, build_try_cast
+from aaiclick.data.expressions.functions.dates_and_times import MICROS, MICROS_PER_DAY, UNITS, add_micros, epoch_micros
 from aaiclick.data.expressions.functions.registry import (
     FUNCTIONS,
     NUMBER,
@@ -29,7 +30,6 @@ from aaiclick.data.expressions.functions.registry import (
     extend_function,
     raise_where,
 )
-from aaiclick.data.expressions.functions.temporal import MICROS, MICROS_PER_DAY, UNITS, add_micros, epoch_micros
 from aaiclick.data.types import (
     DURATION,
     FLOAT64,

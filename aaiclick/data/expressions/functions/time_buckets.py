@@ -15,6 +15,13 @@ from sqlglot import exp
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
 from aaiclick.data.expressions.functions.casts import FIRST_DAY, drop_digits
+from aaiclick.data.expressions.functions.dates_and_times import (
+    FIRST_MONTH,
+    MICROS,
+    MICROS_PER_DAY,
+    OUT_OF_RANGE,
+    epoch_micros,
+)
 from aaiclick.data.expressions.functions.registry import (
     TEMPORAL,
     NotDefinedError,
@@ -23,13 +30,6 @@ from aaiclick.data.expressions.functions.registry import (
     check_types,
     define_function,
     raise_where,
-)
-from aaiclick.data.expressions.functions.temporal import (
-    FIRST_MONTH,
-    MICROS,
-    MICROS_PER_DAY,
-    OUT_OF_RANGE,
-    epoch_micros,
 )
 from aaiclick.data.types import DATE, DataType, array_of, datetime_type, precision_of, zone_of
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from aaiclick.data.compile import sql
 from aaiclick.data.compile.sql import Expression
+from aaiclick.data.expressions.functions.dates_and_times import epoch_micros
 from aaiclick.data.expressions.functions.registry import (
     NUMBER,
     BuildAggregate,
@@ -23,7 +24,6 @@ from aaiclick.data.expressions.functions.registry import (
     fixed_type,
     raise_where,
 )
-from aaiclick.data.expressions.functions.temporal import epoch_micros
 from aaiclick.data.types import FLOAT64, INT64, DataType
 
 RANGE_TOO_FINE = "aai_fine"

@@ -1,8 +1,8 @@
 """The worker protocol: routes for workers without database credentials.
 
-- `leases`: supervisor: register workers, renew leases, settle ended processes
+- `registration_and_leases`: supervisor: register workers, renew leases, settle ended processes
 - `tasks`: claim, heartbeat, acknowledge, and requests of running attempts
-- `definitions`: requests of tasks of DAGs: definition, state, publication, events
+- `dag_tasks`: requests of tasks of DAGs: definition, state, publication, events
 - `aliases`: paths of the design documents
 
 Next: aaiclick.store.engine and aaiclick.store.catalog.definition_runs.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aaiclick.api.worker_protocol.endpoints import ALIASES
-from aaiclick.server.routes.worker_api import definitions, tasks
+from aaiclick.server.routes.worker_api import dag_tasks, tasks
 from aaiclick.server.routing import RouteDeclaration, Routes
 
-_DECLARED = {route.path: route for route in (*tasks.routes.declared, *definitions.routes.declared)}
+_DECLARED = {route.path: route for route in (*tasks.routes.declared, *dag_tasks.routes.declared)}
 
 
 def _declare_alias(alias: str, route: RouteDeclaration) -> RouteDeclaration:

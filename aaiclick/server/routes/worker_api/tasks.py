@@ -53,7 +53,7 @@ from aaiclick.api.worker_protocol.tasks import (
     TablesResponse,
 )
 from aaiclick.catalog.errors import CatalogError
-from aaiclick.catalog.execution.reported_effects import check_effects
+from aaiclick.catalog.execution.remote_effects_validation import check_effects
 from aaiclick.data.runtime.inspect import describe_object
 from aaiclick.data.runtime.tables import NAMED
 from aaiclick.errors import AaiclickError, LeaseLost, NotFoundError, RequestError, UnreachableError
@@ -68,7 +68,7 @@ from aaiclick.server.task_logs import write_part
 from aaiclick.store.engine import queries, queue, result_cache, workers
 from aaiclick.store.engine.acknowledge import NOT_HELD_FINGERPRINT
 from aaiclick.store.engine.claims import leases_of_org
-from aaiclick.store.engine.leases import Claim, Failure, Lease, Success, monotonic_seconds_ago
+from aaiclick.store.engine.leases_and_outcomes import Claim, Failure, Lease, Success, monotonic_seconds_ago
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.engine.submit import add_to_job
 from aaiclick.store.enums import DISPATCHER_QUEUE, NOTIFICATION_QUEUE

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from starlette.responses import Response
 
 from aaiclick.api.field_types import parse_fields
-from aaiclick.api.orgs import (
+from aaiclick.api.tenancy import (
     CreatedKeyResponse,
     CreateKeyRequest,
     CreateOrgRequest,

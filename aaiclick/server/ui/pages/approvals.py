@@ -6,9 +6,9 @@ from typing import Any
 
 from starlette.responses import Response
 
+from aaiclick.api.approval_forms import list_fields, parse_form_fields
 from aaiclick.api.approvals import ApprovalDetail, CreateLinkRequest, DecideByLinkRequest, DecideRequest, LinkRequest
 from aaiclick.api.field_types import parse_fields
-from aaiclick.api.forms import list_fields, parse_form_fields
 from aaiclick.errors import AaiclickError, ConflictError, RequestError
 from aaiclick.operations import approvals as operations
 from aaiclick.operations.actor import ANONYMOUS, Permission

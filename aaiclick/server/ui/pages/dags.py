@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from aaiclick.catalog import analysis
+from aaiclick.catalog import sql_yaml_analysis
 from aaiclick.catalog.backfill import can_backfill
 from aaiclick.catalog.dags.diff_format import diff_lines
+from aaiclick.catalog.dataset_visibility import may_read_yaml, redact_jobs
 from aaiclick.catalog.deploy import find_previous_version
 from aaiclick.catalog.errors import AnalysisLimitError
-from aaiclick.catalog.visibility import may_read_yaml, redact_jobs
 from aaiclick.operations import dags as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.ui.filters import definition_class
 from aaiclick.server.ui.routing import PageNotFoundError, PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
+from aaiclick.server.ui.template_filters import definition_class
 from aaiclick.store.catalog import dag_versions
 from aaiclick.store.catalog.dag_versions import VersionText
 from aaiclick.store.ui import dag_queries
@@ -130,7 +130,7 @@ async def _diff_versions(current: VersionText | None, other: VersionText | None)
     if current is None or other is None:
         return []
     try:
-        lines = await analysis.run_analysis(diff_lines, current.yaml, other.yaml, other.yaml_hash[:12])
+        lines = await sql_yaml_analysis.run_analysis(diff_lines, current.yaml, other.yaml, other.yaml_hash[:12])
     except AnalysisLimitError:
         lines = ["@@ The files are too different to compare. @@"]
     return [({"+": "added", "-": "gone", "@": "place"}.get(line[:1], "same"), line) for line in lines]

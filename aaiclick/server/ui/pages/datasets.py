@@ -13,12 +13,12 @@ from aaiclick.data.runtime.clickhouse_client import connect as connect_clickhous
 from aaiclick.errors import NotFoundError
 from aaiclick.operations import freshness
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.ui.filters import css_class
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg.dag_graph import DagDrawing, DagNode, draw_dag
-from aaiclick.store.catalog import data_tests
+from aaiclick.server.ui.template_filters import css_class
+from aaiclick.store.catalog import data_test_results
 from aaiclick.store.catalog.datasets import ServedDataset
 from aaiclick.store.ui import dag_queries
 
@@ -48,7 +48,7 @@ async def show_dataset(page: PageRequest) -> Response:
         versions = await dag_queries.list_dataset_versions(connection, dataset_id)
         columns = await dag_queries.list_column_lineage(connection, dataset_id)
         makers = await dag_queries.list_lineage_definitions(connection, reader.org_id)
-        tests = await data_tests.list_subject_tests(connection, reader, dataset.name, limit=PREVIEW_ROWS)
+        tests = await data_test_results.list_subject_tests(connection, reader, dataset.name, limit=PREVIEW_ROWS)
     fresh = await page.call.perform(freshness.list_freshness, dataset=dataset.name)
     layout = parse_layout(dataset)
     rows = await _first_rows(page, dataset)

@@ -12,7 +12,7 @@ from aaiclick.errors import RequestError
 from aaiclick.operations import dead_letters as operations
 from aaiclick.operations import outbox
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.routing import PageRequest, Pages
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from aaiclick.errors import AaiclickError, SubmitError
 from aaiclick.operations import job_functions as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.lookups import find_job
+from aaiclick.operations.job_and_task_lookups import find_job
 from aaiclick.server.ui.pages.jobs import parse_id
 from aaiclick.server.ui.parameter_form import make_fields, parse_form
 from aaiclick.server.ui.read_transaction import read_transaction

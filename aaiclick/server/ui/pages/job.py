@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from aaiclick.catalog.visibility import (
+from aaiclick.catalog.dataset_visibility import (
     REDACTED_ERROR,
     explain_waiting,
     hidden_task_ids,
@@ -20,15 +20,14 @@ from aaiclick.catalog.visibility import (
 from aaiclick.errors import NotFoundError
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.dataset_reader import dataset_reader
+from aaiclick.operations.job_and_task_lookups import find_job
 from aaiclick.operations.log_files import log_path, read_part
-from aaiclick.operations.lookups import find_job
-from aaiclick.operations.rows import to_job
-from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.ui.filters import CANCELLATIONS, TASK_STATES, count_progress
+from aaiclick.operations.row_conversion import to_job
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg import gantt, job_graph
-from aaiclick.server.ui.svg.collapse import (
+from aaiclick.server.ui.svg.collapse_tasks import (
     PARTS,
     CollapsedJob,
     collapse_tasks,
@@ -36,12 +35,13 @@ from aaiclick.server.ui.svg.collapse import (
     task_part,
     units_by_type,
 )
+from aaiclick.server.ui.template_filters import CANCELLATIONS, TASK_STATES, count_progress
 from aaiclick.store.engine import queries
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import dag_queries, job_queries
 
 if TYPE_CHECKING:
-    from aaiclick.operations.rows import Row
+    from aaiclick.operations.row_conversion import Row
     from aaiclick.store.catalog.datasets import Reader
     from aaiclick.store.postgres_connections import Connection
 

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from aaiclick.errors import AaiclickError, RequestError
 from aaiclick.operations import jobs as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.orchestration.job_labels import MAX_TAGS, check_labels, parse_tags
-from aaiclick.server.ui.filters import JOB_STATES
 from aaiclick.server.ui.pages.job import explain_waiting_job
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.server.ui.template_filters import JOB_STATES
 from aaiclick.store.engine import queries
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import job_queries

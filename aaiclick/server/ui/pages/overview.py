@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from aaiclick.catalog.freshness_forecast import list_forecasts
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.visibility import dataset_reader
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.server.ui.metrics_sampler import Sample, completion_rates
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
 from aaiclick.server.ui.svg import charts
 from aaiclick.snowflake import EPOCH_MS, TIMESTAMP_SHIFT
-from aaiclick.store.catalog import data_tests
+from aaiclick.store.catalog import data_test_results
 from aaiclick.store.engine import queries
 from aaiclick.store.ui import job_queries
 
@@ -52,7 +52,7 @@ async def show_overview(page: PageRequest) -> Response:
             ),
         )
         reader = await dataset_reader(connection, page.caller)
-        tests = await data_tests.list_latest_tests(connection, reader, failed=True, limit=MAX_JOBS)
+        tests = await data_test_results.list_latest_tests(connection, reader, failed=True, limit=MAX_JOBS)
         roles = None if reader.roles is None else tuple(sorted(reader.roles))
         late = await cache.get(
             ("late", org, roles),

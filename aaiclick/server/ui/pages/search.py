@@ -8,10 +8,10 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.visibility import dataset_reader
-from aaiclick.server.ui.filters import job_state, task_name, task_state
+from aaiclick.operations.dataset_reader import dataset_reader
 from aaiclick.server.ui.read_transaction import read_transaction
 from aaiclick.server.ui.routing import PageRequest, Pages
+from aaiclick.server.ui.template_filters import job_state, task_name, task_state
 from aaiclick.store.engine import queries
 from aaiclick.store.ui import dag_queries, job_queries
 

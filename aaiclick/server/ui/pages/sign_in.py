@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from aaiclick.errors import UnauthorisedError, UnreachableError
 from aaiclick.operations.actor import Permission
-from aaiclick.server.problems import CredentialError, request_id_of
+from aaiclick.server.problem_responses import CredentialError, request_id_of
 from aaiclick.server.ui import sessions
 from aaiclick.server.ui.oidc_login import AuthorizationCodeFlow, LoginState
 from aaiclick.server.ui.routing import THEMES, PageNotFoundError, PageRequest, Pages, local_url

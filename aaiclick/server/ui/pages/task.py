@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.responses import Response
 
-from aaiclick.catalog.visibility import REDACTED_ERROR, explain_waiting, hidden_task_ids, redact_attempts, redact_tasks
+from aaiclick.catalog.dataset_visibility import (
+    REDACTED_ERROR,
+    explain_waiting,
+    hidden_task_ids,
+    redact_attempts,
+    redact_tasks,
+)
 from aaiclick.errors import AaiclickError
 from aaiclick.operations import objects
 from aaiclick.operations import tasks as operations
 from aaiclick.operations.actor import Permission
+from aaiclick.operations.dataset_reader import dataset_reader
+from aaiclick.operations.job_and_task_lookups import find_task
 from aaiclick.operations.log_files import log_path, read_part
-from aaiclick.operations.lookups import find_task
-from aaiclick.operations.visibility import dataset_reader
 from aaiclick.server.routes import tasks as api
 from aaiclick.server.routes.common import tenant_connection
-from aaiclick.server.ui.filters import CANCELLATIONS
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages
-from aaiclick.store.catalog import data_tests
-from aaiclick.store.engine import control, queries
+from aaiclick.server.ui.template_filters import CANCELLATIONS
+from aaiclick.store.catalog import data_test_results
+from aaiclick.store.engine import queries, user_actions
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.ui import job_queries
 
@@ -51,7 +57,7 @@ async def show_task(page: PageRequest) -> Response:
         attempts = await redact_attempts(connection, reader, await queries.list_task_attempts(connection, task_id))
         reasons = await explain_waiting(connection, reader, task_id) if task["completed_at"] is None else []
         neighbours = await job_queries.list_neighbours(connection, task_id)
-        tests = await data_tests.list_task_tests(connection, reader, task_id)
+        tests = await data_test_results.list_task_tests(connection, reader, task_id)
     text, end = "", 0
     if not hidden:
         text, end = await read_part(log_path(page.app_state.settings, task_id), -TAIL_BYTES, TAIL_BYTES)
@@ -131,7 +137,7 @@ async def confirm_clear(page: PageRequest) -> Response:
     task_id = parse_path_id(page, "task_id")
     async with tenant_connection(page.call) as connection:
         task = await find_task(connection, page.caller, task_id)
-        ids = await control.list_cleared_tasks(connection, task_id)
+        ids = await user_actions.list_cleared_tasks(connection, task_id)
         rows = await job_queries.load_task_names(connection, ids[:MAX_ROWS])
     return page.render("clear.html", task=task, tasks=sorted(rows, key=lambda row: row["id"]), count=len(ids))
 

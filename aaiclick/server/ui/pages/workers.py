@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from aaiclick.operations import workers as operations
 from aaiclick.operations.actor import Permission
-from aaiclick.operations.rows import to_worker
+from aaiclick.operations.row_conversion import to_worker
 from aaiclick.server.routes.common import tenant_connection
 from aaiclick.server.ui.pages.job import parse_path_id
 from aaiclick.server.ui.routing import PageRequest, Pages

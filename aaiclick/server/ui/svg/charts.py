@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aaiclick.server.ui.filters import format_number
+from aaiclick.server.ui.template_filters import format_number
 
 WIDTH = 640.0
 HEIGHT = 190.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from aaiclick.server.ui.svg.graph_layout import compute_layout
 from aaiclick.server.ui.svg.job_graph import BOX, curve_path, shorten_text
-from aaiclick.server.ui.svg.layout import compute_layout
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from aaiclick.server.ui.filters import format_duration, task_name
-from aaiclick.server.ui.svg.collapse import CollapsedJob, GraphUnit, find_critical_path, find_predecessors
+from aaiclick.server.ui.svg.collapse_tasks import CollapsedJob, GraphUnit, find_critical_path, find_predecessors
 from aaiclick.server.ui.svg.job_graph import shorten_text
+from aaiclick.server.ui.template_filters import format_duration, task_name
 
 WIDTH = 1000.0
 LABEL = 190.0

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from aaiclick.server.ui.filters import escape_invisible, task_name
-from aaiclick.server.ui.svg.collapse import PARTS, CollapsedJob, GraphUnit, find_critical_path, find_predecessors
-from aaiclick.server.ui.svg.layout import compute_layout
+from aaiclick.server.ui.svg.collapse_tasks import PARTS, CollapsedJob, GraphUnit, find_critical_path, find_predecessors
+from aaiclick.server.ui.svg.graph_layout import compute_layout
+from aaiclick.server.ui.template_filters import escape_invisible, task_name
 
 BOX = (172.0, 40.0)
 HEAD = 26.0
