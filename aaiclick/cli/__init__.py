@@ -9,6 +9,7 @@ Start of a command, and where it runs:
 - `database`: local mode: PostgreSQL connection, and formatting of times
 - `local_and_remote_operations`: runs an operation locally or remotely
 - `id_prefixes`: ids by their first digits
+- `other_item_suggestion`: the remedy for the id of another kind of item
 - `postgres_host_notice`: message that POSTGRES_HOST chooses the database
 - `table_output`: tables that fit the terminal
 

@@ -171,7 +171,7 @@ def _find_other_item(error: AaiclickError) -> str:
     """Remedy if the id that is not found belongs to another kind of item."""
     if error.exit_code != EXIT_NOT_FOUND:
         return ""
-    return importlib.import_module("aaiclick.cli.other_items").suggest_other_item(error.what)
+    return importlib.import_module("aaiclick.cli.other_item_suggestion").suggest_other_item(error.what)
 
 
 def _print_error(what: str, remedy: str, code: int) -> int:

@@ -31,7 +31,7 @@ from aaiclick.store.engine.submit_stream import submit_slices
 from aaiclick.store.engine.workers import renew_worker, unknown_worker
 from aaiclick.store.enums import Cancellation
 from aaiclick.store.job_policy import DEFAULT_POLICY, JobPolicy
-from aaiclick.store.stored_text import check_key
+from aaiclick.store.name_and_key_limits import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, check_timeout
 
 if TYPE_CHECKING:

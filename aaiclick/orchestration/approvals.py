@@ -26,7 +26,7 @@ from aaiclick.orchestration.retry_policy import PermanentError
 from aaiclick.orchestration.task_context import JsonResult
 from aaiclick.orchestration.waits import check_seconds, make_wait
 from aaiclick.store.engine.leases_and_outcomes import MAX_WAIT_SECONDS, ApprovalRequest, Wait
-from aaiclick.store.stored_text import check_key
+from aaiclick.store.name_and_key_limits import check_key
 
 SHOWN_ROWS = 50
 MAX_SHOWN_CHARACTERS = 100_000

@@ -15,7 +15,7 @@ from aaiclick.orchestration.task_context import refuse_repeated
 from aaiclick.snowflake import get_snowflake_ids
 from aaiclick.store.engine.enqueue import Debounce, enqueue_debounced, enqueue_tasks, enqueue_with_tables
 from aaiclick.store.engine.submission_plan import NewTask
-from aaiclick.store.stored_text import check_key
+from aaiclick.store.name_and_key_limits import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskKeywords, TaskOptions
 
 if TYPE_CHECKING:

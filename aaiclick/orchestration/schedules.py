@@ -29,7 +29,7 @@ from aaiclick.store.engine import schedules as store
 from aaiclick.store.engine.result_placeholders import temporary_tables_in
 from aaiclick.store.engine.schedules import ScheduleFields
 from aaiclick.store.enums import DEFAULT_ORG_ID
-from aaiclick.store.stored_text import check_key
+from aaiclick.store.name_and_key_limits import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS, TaskOptions
 
 if TYPE_CHECKING:

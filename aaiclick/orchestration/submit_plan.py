@@ -13,7 +13,7 @@ from aaiclick.orchestration.argument_serialisation import iter_instances, serial
 from aaiclick.orchestration.argument_tables import TABLE_ID_KEY
 from aaiclick.orchestration.graph import Group, Node, Task
 from aaiclick.store.engine.submission_plan import NewGroup, NewTask, Plan
-from aaiclick.store.stored_text import check_key
+from aaiclick.store.name_and_key_limits import check_key
 from aaiclick.store.task_options import DEFAULT_OPTIONS
 
 _ID, _TABLE = re.compile(r"\d{15,19}"), re.compile(r"\bt\d{15,19}\b")

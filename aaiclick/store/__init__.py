@@ -5,6 +5,7 @@
 - `asyncpg_types`: array and enum types for asyncpg
 - `enums`: enums and constants of the schema
 - `json_types`: field types of values that are JSON outside of a process
+- `name_and_key_limits`: limits of names and keys that are stored in indexes
 - `job_policy`: limits of the jobs of a function, from keyword arguments to the engine
 - `task_options`: options of a task, from keyword arguments to columns
 - `statements`: statements by name, parsed from `sql`

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, get_args
 from aaiclick.errors import SubmitError
 from aaiclick.settings import get_settings
 from aaiclick.store.enums import DEFAULT_QUEUE
-from aaiclick.store.stored_text import check_key
+from aaiclick.store.name_and_key_limits import check_key
 
 SMALLINT_MAX = 32767
 """The largest smallint of PostgreSQL."""

@@ -20,8 +20,8 @@ from aaiclick.store.engine.approvals import insert_approval
 from aaiclick.store.engine.claims import notify_ready
 from aaiclick.store.engine.concurrency_keys import admit_held_tasks
 from aaiclick.store.engine.leases_and_outcomes import Lease, Wait
+from aaiclick.store.name_and_key_limits import check_key
 from aaiclick.store.statements import statement
-from aaiclick.store.stored_text import check_key
 
 if TYPE_CHECKING:
     import asyncpg
