@@ -125,20 +125,20 @@ async def test_reference_to_a_table_being_marked_waits_and_is_refused(servers):
 DIES = """
     import asyncio, os, signal
     from aaiclick.local import find_both
-    from aaiclick.orchestration.loops import cleanup
+    from aaiclick.orchestration.loops import table_cleanup
     from aaiclick.store.tables import table_references
 
     async def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
     {patch}
-    asyncio.run(cleanup.PgCleanupWorker().run_once())
+    asyncio.run(table_cleanup.PgCleanupWorker().run_once())
 """
 
 
 @pytest.mark.parametrize(
     ("patch", "left"),
-    [("cleanup.drop_marked = die", 3), ("table_references.delete_tables = die", 0)],
+    [("table_cleanup.drop_marked = die", 3), ("table_references.delete_tables = die", 0)],
     ids=["marked", "dropped"],
 )
 async def test_killed_cleanup_is_finished_by_the_next(servers, patch, left):

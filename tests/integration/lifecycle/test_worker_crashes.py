@@ -1,6 +1,6 @@
 """Killed workers: tables of an attempt are dropped with it, results stay as long as they are needed.
 
-The four scenarios of the plan for lifecycles are here and in `test_cleanup` (a cleanup that crashes).
+The four scenarios of the plan for lifecycles are here and in `test_table_cleanup` (a cleanup that crashes).
 """
 
 import asyncio

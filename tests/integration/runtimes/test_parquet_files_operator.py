@@ -22,7 +22,7 @@ from aaiclick.store.catalog.datasets import Reader, VersionRange
 from aaiclick.store.enums import DEFAULT_ORG_ID
 
 ALL = Reader(DEFAULT_ORG_ID, None)
-JOBS = "tests.integration.runtimes.test_external_parquet"
+JOBS = "tests.integration.runtimes.test_parquet_files_operator"
 LAKE = """
 name: lake
 jobs:
