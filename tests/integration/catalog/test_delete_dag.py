@@ -55,7 +55,7 @@ async def test_deleted_dag_leaves_no_rows_and_no_tables(shop) -> None:
 async def test_dag_with_the_same_text_can_be_deployed_again(shop) -> None:
     await shop.deploy()
     await shop.run(order(1, 17, 10))
-    assert (await run_command("rm", "shop", answer="y\n")).exception is None
+    assert (await run_command("rm", "shop", "--yes")).exception is None
     assert await shop.rows("daily") is None
     await shop.deploy()
     await shop.run(order(2, 18, 20))

@@ -105,8 +105,8 @@ def is_long(query):
 async def test_progress_of_running_queries(data):
     query = "SELECT sum(cityHash64(number)) AS x FROM numbers(1000000000000)"
     endless = asyncio.create_task(data.client.run(query, query_id=data.query_id()))
-    # The DESCRIBE of the expression, a query of its own, reads one row of an unknown total.
-    progress = await anext(row async for row in iter_progress(data) if row.rows and row.total)
+    # The DESCRIBE of the expression, a query of its own, reads one row.
+    progress = await anext(row async for row in iter_progress(data) if row.rows and row.total > 1)
     assert progress.total >= progress.rows > 0
     assert f"{progress.rows:,} of 1,000,000,000,000 rows" in str(progress)
     endless.cancel()

@@ -74,6 +74,7 @@ async def test_repeated_outcome_is_accepted_once(engine: Engine) -> None:
 
 
 async def test_claim_makes_the_acknowledgement_durable(engine: Engine) -> None:
+    await engine.db.execute("SET synchronous_commit = on")  # as on servers that are not for tests
     await engine.submit("a b c d e", "", "a>b b>c c>d d>e")
     claims = await engine.claim(1)
     for _ in range(4):

@@ -256,5 +256,5 @@ async def test_repeated_submission_with_key_returns_same_job(context: OrchContex
 
 @pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b", "\ud800", "x" * 1001])
 async def test_invalid_job_name_is_refused(context: OrchContext, name: object) -> None:
-    with pytest.raises(SubmitError, match="cannot be called"):
+    with pytest.raises(SubmitError, match=r"cannot be called|The name of a job is"):
         await create_job(name, create_task("tasks.one"))  # pyright: ignore[reportArgumentType]

@@ -53,6 +53,7 @@ async def test_added_tasks_wait_for_their_adder(engine: Engine) -> None:
 
 async def test_additions_are_durable_before_the_attempt_continues(engine: Engine) -> None:
     """After a crash of PostgreSQL, the attempt would complete without additions that it believes stored."""
+    await engine.db.execute("SET synchronous_commit = on")  # as on servers that are not for tests
     await engine.submit("a")
     (first,) = await engine.claim()
     async with engine.db.transaction():
