@@ -77,7 +77,8 @@ async def begin_wait(
             awaited = await connection.fetchrow(statement("await_job"), job_id, row["org_id"])
             if awaited is None or job_id == row["job_id"]:
                 return RefusedWait(f"There is no other job {job_id} to wait for.")
-            outcome = awaited["outcome"]
+            if awaited["has_ended"]:
+                outcome = await connection.fetchval(statement("get_job_outcome"), job_id)
     times = wait.at, wait.seconds, wait.deadline_seconds
     suspended = await connection.fetchrow(statement("suspend_task"), *key, *times, now)
     if outcome is not None:
@@ -101,7 +102,7 @@ async def _await_turn(connection: Connection, task: asyncpg.Record) -> int | Non
         awaited = await connection.fetchrow(statement("await_job"), job_id, task["org_id"])
         if awaited is None or job_id == task["job_id"]:
             return None
-        if awaited["outcome"] is None:
+        if not awaited["has_ended"]:
             return job_id
     return None
 

@@ -71,9 +71,13 @@ WHERE id = ANY (ARRAY(SELECT id FROM locked))
 RETURNING id, org_id, queue, concurrency_key, readiness::text
 
 -- name: await_job
--- Mark the job $1 of the org $2 as awaited, so that its end wakes tasks; returns its outcome if it has ended.
-UPDATE jobs SET has_waiters = true WHERE id = $1 AND org_id = $2
-RETURNING id, CASE WHEN completed_at IS NOT NULL THEN aaiclick_job_outcome(id)::text END AS outcome
+-- Mark the job $1 of the org $2 as awaited, so that its end wakes tasks; returns whether it has ended.
+UPDATE jobs SET has_waiters = true WHERE id = $1 AND org_id = $2 RETURNING completed_at IS NOT NULL AS has_ended
+
+-- name: get_job_outcome
+-- The outcome of the ended job $1. Not part of await_job, which may have waited for the transaction that ended the job:
+-- its snapshot is older.
+SELECT aaiclick_job_outcome($1)::text
 
 -- name: find_awaited_turn
 -- The unfinished job that a limited job waits for if its turn names $1; NULL if its turn has come.

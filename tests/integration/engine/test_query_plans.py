@@ -240,6 +240,7 @@ CASES: dict[str, list[Any]] = {
     "list_job_tree": [7, 200, 20],
     "list_undone_steps": [7, "m.f", [1]],
     "await_job": [1, DEFAULT_ORG_ID],
+    "get_job_outcome": [1],
     "settle_turns": [DEFAULT_ORG_ID, "j"],
     "discard_turns": [7, True],
     "find_awaited_turn": [1],

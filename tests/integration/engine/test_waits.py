@@ -23,9 +23,11 @@ from aaiclick.store.engine.submit import submit_job
 from aaiclick.store.engine.waits import send_event
 from aaiclick.store.enums import DEFAULT_ORG_ID
 from aaiclick.store.job_policy import JobPolicy
+from aaiclick.store.postgres_connections import connect
 from aaiclick.store.task_options import TaskOptions
 from tests.integration.engine.conftest import Engine
 
+BLOCKED = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 EVENT = Wait("event", 3600.0, name="paid", key="42")
 
 
@@ -204,6 +206,26 @@ async def test_end_of_a_job_ends_waits_for_it(engine: Engine, end: str) -> None:
     expected = {"fail": ("FAILED", []), "cancel": ("CANCELLED", [])}.get(end, ("COMPLETED", [{"n": 1}]))
     assert (outcome["status"], outcome["results"]) == expected
     await engine.check()
+
+
+async def test_wait_for_a_job_that_is_ending_gets_its_outcome(engine: Engine) -> None:
+    """A wait that begins while another session commits the end of the job."""
+    await engine.submit("other", job="awaited")
+    ending = await claim_one(engine)
+    await engine.submit("a", job="waiting")
+    (claim,) = [claim for claim in await engine.claim() if claim.type == "a"]
+    session, observer = await connect(engine.endpoint), await connect(engine.endpoint)
+    try:
+        async with session.transaction():
+            await queue.acknowledge(session, worker_id=engine.worker_id, successes=[Success(ending.lease)])
+            waiting = asyncio.create_task(begin(engine, claim, Wait("job", 60.0, job_id=engine.id("awaited"))))
+            while not await observer.fetchval(BLOCKED):
+                assert not waiting.done()
+        assert await waiting == {engine.id("a")}
+        assert state(await claim_one(engine))["job"]["status"] == "COMPLETED"
+    finally:
+        await session.close()
+        await observer.close()
 
 
 async def test_wait_for_an_unknown_job_or_itself_fails(engine: Engine) -> None:
