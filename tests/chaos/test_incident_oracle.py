@@ -65,6 +65,7 @@ def received(*deliveries, channel="web"):
         ([planned()], received(7, 9), "duplicated"),
         ([planned()], [], "lost"),
         ([planned()], received(7, channel="mail"), "lost"),
+        ([planned()], [{"channel": "web", "delivery": 7, "incidents": [*range(2, 102)]}], None),
         ([planned(delivered=False)], received(7), "lost"),
     ],
 )
